@@ -1,0 +1,7 @@
+"""The command ``lagsweep``: one small module per sub-command, loaded only when it is called."""
+
+from __future__ import annotations
+
+from lagsweep.sweeps.cli.main import main
+
+__all__ = ["main"]
