@@ -1,4 +1,4 @@
-"""Settings shared by all tests: helper folders on the path, Hypothesis profiles, a cache folder of its own."""
+"""Settings shared by all tests: helper folders on the path, and Hypothesis profiles."""
 
 from __future__ import annotations
 
