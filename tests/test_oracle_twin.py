@@ -1,4 +1,4 @@
-"""The twin itself against the worked run of the semantics page, number by number, and against small sums by hand."""
+"""The twin itself: the worked run of the semantics page, number by number, and small sums by hand."""
 
 from __future__ import annotations
 

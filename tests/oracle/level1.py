@@ -76,7 +76,7 @@ def normal(word):
 
 
 def ess_of(lags, noises, scales):
-    """Return the normalized effective sample size and its expected value for many rollouts of the same lags."""
+    """Return the normalized effective sample size, and its value for many rollouts of the same lags."""
     count = len(lags)
     log_weights = [s * z - s * s / 2 for s, z in zip(scales, noises)]
     top = max(log_weights)
@@ -336,7 +336,13 @@ class Run:
         seconds = self.s["rollout_overhead_seconds"] + tokens / self.s["decode_tokens_per_second"]
         slot = self.idle.pop()
         rollout = Rollout(
-            number, tokens, normal(words[1]), self.published, self.now, self.now + max(1, ticks(seconds)), slot
+            number,
+            tokens,
+            normal(words[1]),
+            self.published,
+            self.now,
+            self.now + max(1, ticks(seconds)),
+            slot,
         )
         self.slots[slot] = rollout
         self.rollouts.append(rollout)
