@@ -1,0 +1,197 @@
+"""Check and broadcast the arguments of the closed formulas: numbers or arrays in, float64 or int64 out.
+
+One place decides what counts as a number here: Python and NumPy integers and floats, fractions, and nested
+sequences or arrays of them. Bools, strings, complex numbers, NaN and (unless a formula has a limit there)
+infinity are refused, with the argument's own name in the message.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lagsweep.errors import ConfigError, message
+
+Floats = float | NDArray[np.float64]
+Integers = int | NDArray[np.int64]
+
+
+def _raw_array(name: str, value: Any) -> NDArray[Any]:
+    """Turn the argument into a numeric array; a bool hidden in a list counts as a bool."""
+    way_out = "Give a number, or an array of numbers."
+    if isinstance(value, list | tuple) or not hasattr(value, "dtype"):
+        try:
+            boxed = np.array(value, dtype=object)
+        except ValueError:
+            raise ConfigError(message(name, "must be rectangular", value, way_out)) from None
+        for item in boxed.flat:
+            real = isinstance(item, Real | np.integer | np.floating)
+            if not real or isinstance(item, bool | np.bool_):
+                raise ConfigError(message(name, "must be a number", value, way_out))
+        if boxed.size and all(isinstance(item, Integral) for item in boxed.flat):
+            try:
+                return boxed.astype(np.int64)
+            except OverflowError:
+                return boxed.astype(np.float64)
+        return boxed.astype(np.float64)
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise ConfigError(message(name, "must be a number", value, way_out))
+    return array
+
+
+def _refuse(name: str, rule: str, value: Any, bad: NDArray[np.bool_], way_out: str) -> None:
+    """Raise for the first value that breaks the rule; say which value, not the whole array."""
+    if bad.any():
+        first = np.asarray(value)[bad].flat[0] if bad.ndim else np.asarray(value)[()]
+        shown = first.item() if hasattr(first, "item") else first
+        raise ConfigError(message(name, rule, shown, way_out))
+
+
+def real_numbers(
+    name: str,
+    value: ArrayLike,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    infinity: bool = False,
+    way_out: str = "Give a finite number in that range.",
+) -> NDArray[np.float64]:
+    """Check one real argument.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : array_like
+        What the user gave.
+    minimum, above, maximum : float, optional
+        Closed lower bound, open lower bound, closed upper bound.
+    infinity : bool
+        Whether plus infinity is a legal value (a limit of the formula).
+    way_out : str
+        The last sentence of the message.
+
+    Returns
+    -------
+    ndarray of float64
+        Of the argument's own shape, zero-dimensional for a scalar.
+
+    Raises
+    ------
+    ConfigError
+        If the argument is no number, is NaN, or lies outside the bounds.
+
+    Examples
+    --------
+    >>> real_numbers("checkpoint_seconds", [1, 2.5], minimum=0)
+    array([1. , 2.5])
+    """
+    numbers = _raw_array(name, value).astype(np.float64)
+    _refuse(name, "must not be NaN", numbers, np.isnan(numbers), way_out)
+    if not infinity:
+        _refuse(name, "must be finite", numbers, np.isinf(numbers), way_out)
+    if minimum is not None:
+        _refuse(name, f"must be at least {minimum:g}", numbers, numbers < minimum, way_out)
+    if above is not None:
+        _refuse(name, f"must be greater than {above:g}", numbers, numbers <= above, way_out)
+    if maximum is not None:
+        _refuse(name, f"must be at most {maximum:g}", numbers, numbers > maximum, way_out)
+    return numbers
+
+
+def whole_numbers(
+    name: str,
+    value: ArrayLike,
+    *,
+    minimum: int,
+    maximum: int = 2**53,
+    way_out: str = "Give a whole number in that range.",
+) -> NDArray[np.int64]:
+    """Check one whole argument; a float without a fraction (``8.0``) counts as whole.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : array_like
+        What the user gave.
+    minimum, maximum : int
+        Closed bounds; the upper one keeps every product inside int64.
+    way_out : str
+        The last sentence of the message.
+
+    Returns
+    -------
+    ndarray of int64
+        Of the argument's own shape, zero-dimensional for a scalar.
+
+    Raises
+    ------
+    ConfigError
+        If the argument is no whole number or lies outside the bounds.
+
+    Examples
+    --------
+    >>> whole_numbers("workers", 8, minimum=1)
+    array(8)
+    """
+    numbers = _raw_array(name, value)
+    if numbers.dtype.kind == "f":
+        _refuse(name, "must not be NaN", numbers, np.isnan(numbers), way_out)
+        _refuse(name, "must be a whole number", numbers, np.floor(numbers) != numbers, way_out)
+    _refuse(name, f"must be at least {minimum}", numbers, numbers < minimum, way_out)
+    _refuse(name, f"must be at most {maximum}", numbers, numbers > maximum, way_out)
+    return numbers.astype(np.int64)
+
+
+def broadcast(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Broadcast checked arguments against each other.
+
+    Parameters
+    ----------
+    **arguments : ndarray
+        Arrays by name.
+
+    Returns
+    -------
+    tuple of ndarray
+        Read-only views of one shape, in the given order.
+
+    Raises
+    ------
+    ConfigError
+        If the shapes do not fit together.
+
+    Examples
+    --------
+    >>> [a.shape for a in broadcast(workers=np.ones((3, 1)), batches=np.ones(4))]
+    [(3, 4), (3, 4)]
+    """
+    try:
+        return np.broadcast_arrays(*arguments.values())
+    except ValueError:
+        shapes = {name: array.shape for name, array in arguments.items()}
+        text = message(
+            ", ".join(arguments),
+            "shapes must fit together",
+            shapes,
+            "Add axes of length 1 where they differ.",
+        )
+        raise ConfigError(text) from None
+
+
+def plain(array: Any) -> Any:
+    """Give a Python number for a zero-dimensional result, the array itself otherwise.
+
+    Examples
+    --------
+    >>> plain(np.float64(3.0)), plain(np.array([1, 2]))
+    (3.0, array([1, 2]))
+    """
+    array = np.asarray(array)
+    return array.item() if array.ndim == 0 else array
