@@ -173,7 +173,7 @@ def broadcast(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     [(3, 4), (3, 4)]
     """
     try:
-        return np.broadcast_arrays(*arguments.values())
+        shape = np.broadcast_shapes(*(array.shape for array in arguments.values()))
     except ValueError:
         shapes = {name: array.shape for name, array in arguments.items()}
         text = message(
@@ -183,6 +183,7 @@ def broadcast(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
             "Add axes of length 1 where they differ.",
         )
         raise ConfigError(text) from None
+    return tuple(np.broadcast_to(array, shape) for array in arguments.values())
 
 
 def plain(array: Any) -> Any:
