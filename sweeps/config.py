@@ -39,7 +39,9 @@ def _as_seconds_law(value: Any) -> Any:
     if isinstance(value, dict):
         return SecondsLaw.from_dict(value)
     raise ConfigError(
-        message("environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0).")
+        message(
+            "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
+        )
     )
 
 
@@ -119,12 +121,12 @@ class PipelineConfig(BaseModel):
     rollout_workers: Annotated[WholeNumber, Field(ge=1, le=2**24)] = _setting(8, "rollout slots")
     decode_tokens_per_second: Positive = _setting(50.0, "decode speed of one slot")
     rollout_overhead_seconds: NonNegative = _setting(0.5, "prefill, tools, reward: added to each rollout")
-    response_length: Annotated[
-        LengthLaw, BeforeValidator(_as_length_law), PlainSerializer(_law_to_dict)
-    ] = Field(
-        default_factory=LengthLaw.lognormal,
-        description="law of the response length in tokens",
-        json_schema_extra={"level": 1},
+    response_length: Annotated[LengthLaw, BeforeValidator(_as_length_law), PlainSerializer(_law_to_dict)] = (
+        Field(
+            default_factory=LengthLaw.lognormal,
+            description="law of the response length in tokens",
+            json_schema_extra={"level": 1},
+        )
     )
     max_queue_tokens: TokenCount | None = _setting(7000, "queue cap in tokens; none: no cap")
     admission: Literal["threshold", "reserve"] = _setting("threshold", "how the cap closes admission")
@@ -249,7 +251,9 @@ _DEFAULTS: dict[str, Any] = {}
 def _defaults() -> dict[str, Any]:
     if not _DEFAULTS:
         fields = PipelineConfig.model_fields
-        _DEFAULTS.update({name: field.get_default(call_default_factory=True) for name, field in fields.items()})
+        _DEFAULTS.update(
+            {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+        )
     return _DEFAULTS
 
 

@@ -83,7 +83,9 @@ def _rule_and_way_out(finding: dict[str, Any], known: Iterable[str]) -> tuple[st
             shown = f"{limit:g}" if limit < 1e6 else f"2**{math.log2(limit):g}"
             return f"must be below {shown}", f"Give a number below {shown}."
         case "literal_error":
-            return f"must be one of {context['expected']}", nearest_literal(finding["input"], context["expected"])
+            return f"must be one of {context['expected']}", nearest_literal(
+                finding["input"], context["expected"]
+            )
         case "missing":
             return "is required", "Give it a value."
     return finding["msg"][:1].lower() + finding["msg"][1:], "Give a value of the right kind."
@@ -106,7 +108,9 @@ def raise_config_error(error: ValidationError, known: Iterable[str], prefix: str
     known = list(known)
     lines = []
     for finding in error.errors(include_url=False):
-        field = prefix + ".".join(str(part) for part in finding["loc"] if not str(part).startswith("function"))
+        field = prefix + ".".join(
+            str(part) for part in finding["loc"] if not str(part).startswith("function")
+        )
         rule, way_out = _rule_and_way_out(finding, known)
         value = {} if finding["type"] == "missing" else finding["input"]
         lines.append(message(field, rule, value, way_out) if value != {} else f"{field}: {rule}. {way_out}")

@@ -92,9 +92,7 @@ def _level_1(config: PipelineConfig) -> list[str]:
 
 def _reserve(config: PipelineConfig) -> list[str]:
     if config.max_queue_tokens is None:
-        return [
-            message("admission", "'reserve' needs a queue cap", "reserve", "Set max_queue_tokens.")
-        ]
+        return [message("admission", "'reserve' needs a queue cap", "reserve", "Set max_queue_tokens.")]
     needed = config.response_length.maximum * config.group_size
     if config.mode == "bounded_async" and config.max_queue_tokens < needed:
         return [
@@ -188,9 +186,7 @@ def _level_3(config: PipelineConfig) -> list[str]:
             )
         )
     if config.redraw_on_requeue and config.stale_action != "requeue":
-        found.append(
-            _needs(config, "redraw_on_requeue", "stale_action 'requeue'", "stale_action='requeue'")
-        )
+        found.append(_needs(config, "redraw_on_requeue", "stale_action 'requeue'", "stale_action='requeue'"))
     if config.mode == "sequential" and not config.is_level_1:
         found.append(
             message(
