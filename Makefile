@@ -1,0 +1,70 @@
+# Everything a user or a contributor runs. Each target that needs an environment makes it first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SPEC ?= examples/aime-cap-lag-cadence.toml
+
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser check fix bench types clean
+
+# One command: an environment, the package, and the main job.
+sweep: $(VENV)/.installed
+	$(BIN)/lagsweep run $(SPEC)
+
+# One command: an environment, the package with its test tools, and all tests.
+test: $(VENV)/.installed-tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not browser"
+
+test-fast: $(VENV)/.installed-tests
+	$(BIN)/python -m pytest -m "not browser and not slow and not dask"
+
+# The same kernels as plain Python: catches what compiled code hides, and gives coverage.
+test-nojit: $(VENV)/.installed-tests
+	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest -n 2 -q tests/kernels tests/test_worked_run.py tests/test_level1_agreement.py -m "not slow and not browser and not jit_only"
+
+# The same kernels with bounds checks, and a canary that must raise in this very run.
+test-bounds: $(VENV)/.installed-tests
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -n 2 -q tests/canary/bounds_canary.py tests/kernels tests/test_worked_run.py tests/test_level1_agreement.py -m "not slow and not browser"
+
+# Needs Debian's chromium and chromium-driver on the machine.
+test-browser: $(VENV)/.installed-tests
+	$(BIN)/python -m pytest -m browser
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+fix: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Type checkers cannot follow a mapped editable install, so they look at a normal one.
+types: .venv-types/.installed
+	cd .venv-types && bin/mypy --config-file ../pyproject.toml -p lagsweep
+
+bench: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/event_loop.py
+
+clean:
+	rm -rf $(VENV) .venv-types build dist *.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-tests: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[test,dask]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[test,dask,dev]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-tests
+
+.venv-types/.installed: pyproject.toml $(shell git ls-files 'kernels/*.py' 'sweeps/*.py')
+	$(PYTHON) -m venv .venv-types
+	.venv-types/bin/python -m pip install --quiet --upgrade pip
+	.venv-types/bin/python -m pip install --quiet '.[dask]' mypy
+	@touch $@

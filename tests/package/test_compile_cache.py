@@ -1,0 +1,120 @@
+"""The cache of compiled kernels: right, outside site-packages, and nobody else's business."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lagsweep
+import lagsweep.kernels
+
+CALLER = "from lagsweep._jit import jit\nfrom lagsweep.kernels.callee import leaf\n\n\n@jit\ndef call(x):\n    return leaf(x) + 1\n"
+CALLEE = "from lagsweep._jit import jit\n\n\n@jit\ndef leaf(x):\n    return x * {factor}\n"
+
+
+@pytest.fixture
+def copied_package(tmp_path):
+    """Copy the facade and an almost empty ``kernels`` into a folder of their own, as ``lagsweep``."""
+    root = tmp_path / "site"
+    shutil.copytree(Path(lagsweep.__file__).parent, root / "lagsweep")
+    kernels = root / "lagsweep" / "kernels"
+    kernels.mkdir()
+    for name in ("__init__.py", "_names.py"):
+        shutil.copy(Path(lagsweep.kernels.__file__).parent / name, kernels / name)
+    (kernels / "caller.py").write_text(CALLER)
+    (kernels / "callee.py").write_text(CALLEE.format(factor=10))
+    return root
+
+
+def _run(root: Path, cache: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": str(root), "LAGSWEEP_CACHE_DIR": str(cache)} | environment
+    env.pop("NUMBA_DISABLE_JIT", None)
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], env=env, capture_output=True, text=True, check=True, cwd=root
+    )
+
+
+CALL = "from lagsweep.kernels.caller import call; print(call(4))"
+HITS = CALL + "; print(sum(call.stats.cache_hits.values()))"
+
+
+def test_a_second_process_finds_the_code_of_the_first(copied_package, tmp_path):
+    first = _run(copied_package, tmp_path / "cache", HITS)
+    second = _run(copied_package, tmp_path / "cache", HITS)
+
+    assert first.stdout.split() == ["41", "0"]
+    assert second.stdout.split() == ["41", "1"]
+
+
+def test_an_edit_in_another_file_of_kernels_is_seen(copied_package, tmp_path):
+    _run(copied_package, tmp_path / "cache", CALL)
+    callee = copied_package / "lagsweep" / "kernels" / "callee.py"
+    stamp = callee.stat()
+    callee.write_text(CALLEE.format(factor=20))
+    os.utime(callee, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+    after = _run(copied_package, tmp_path / "cache", CALL)
+
+    assert after.stdout.split() == ["81"]
+
+
+@pytest.mark.parametrize(("flag", "value"), [("NUMBA_BOUNDSCHECK", "1"), ("NUMBA_OPT", "1")])
+def test_compile_flags_are_part_of_the_key(copied_package, tmp_path, flag, value):
+    _run(copied_package, tmp_path / "cache", HITS)
+
+    flagged = _run(copied_package, tmp_path / "cache", HITS, **{flag: value})
+
+    assert flagged.stdout.split() == ["41", "0"]
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_a_warm_unchecked_cache_does_not_hide_an_out_of_bounds_read(tmp_path, copied_package):
+    kernels = copied_package / "lagsweep" / "kernels"
+    (kernels / "reader.py").write_text(
+        "from lagsweep._jit import jit\n\n\n@jit\ndef read(a, i):\n    return a[i]\n"
+    )
+    warm = "import numpy as np; from lagsweep.kernels.reader import read; print(read(np.arange(4), 3))"
+    canary = (
+        "import numpy as np; from lagsweep.kernels.reader import read\n"
+        "try:\n    read(np.arange(4), 7); print('read')\nexcept IndexError:\n    print('refused')"
+    )
+    _run(copied_package, tmp_path / "cache", warm, NUMBA_BOUNDSCHECK="0")
+
+    checked = _run(copied_package, tmp_path / "cache", canary, NUMBA_BOUNDSCHECK="1")
+
+    assert checked.stdout.split() == ["refused"]
+
+
+def test_nothing_is_written_beside_the_package(copied_package, tmp_path):
+    _run(copied_package, tmp_path / "cache", CALL)
+
+    assert not [path for path in copied_package.rglob("*") if path.suffix in {".nbi", ".nbc"}]
+    assert [path for path in (tmp_path / "cache").rglob("*.nbi")]
+
+
+def test_the_users_own_numba_caches_stay_where_they_are(copied_package, tmp_path):
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "mine.py").write_text("import numba\n\n\n@numba.njit(cache=True)\ndef mine(x):\n    return x + 1\n")
+    code = f"import sys; sys.path.insert(0, {str(user)!r}); {CALL}; from mine import mine; print(mine(1))"
+
+    _run(copied_package, tmp_path / "cache", code)
+
+    assert list((user / "__pycache__").glob("mine.mine-*.nbi"))
+    assert not list((tmp_path / "cache").rglob("mine*"))
+
+
+def test_an_unwritable_folder_means_no_cache_and_one_warning(copied_package, tmp_path):
+    blocker = tmp_path / "a-file"
+    blocker.write_text("")
+
+    outcome = _run(copied_package, blocker / "cache", CALL)
+
+    assert outcome.stdout.split() == ["41"]
+    assert outcome.stderr.count("RuntimeWarning") == 1
+    assert "LAGSWEEP_CACHE_DIR: compiled kernels cannot be kept" in outcome.stderr
