@@ -192,7 +192,7 @@ def _take_tables(
     """Copy the rows of the run that just ended."""
     from lagsweep.kernels import pipeline_layout as layout
     from lagsweep.sweeps.config_rules import ticks
-    from lagsweep.sweeps.simulate import batch_columns, timeline_columns, truncated
+    from lagsweep.sweeps.simulate import batch_columns, timeline_columns, trained_lags, truncated
 
     workspace, state = cells.workspace, cells.workspace.state
     if record.batches:
@@ -207,14 +207,14 @@ def _take_tables(
     if record.rollouts:
         rows = workspace.rollout_rows[: state[layout.S_NEXT_ROLLOUT]].copy()
         law = config.response_length
-        ends, lags = rows[:, layout.O_END], rows[:, layout.O_LAG]
+        ends = rows[:, layout.O_END]
         columns = {
             "number": np.arange(len(rows)),
             "tokens": rows[:, layout.O_TOKENS],
             "behaviour_version": rows[:, layout.O_VERSION],
             "start": rows[:, layout.O_START] / 1e6,
             "end": np.where(ends >= 0, ends / 1e6, np.nan),
-            "lag": lags,
+            "lag": trained_lags(rows),
             "outcome": np.array(layout.OUTCOME_NAMES)[rows[:, layout.O_OUTCOME]],
             "truncated": truncated(rows[:, layout.O_TOKENS], law.maximum, law.cut_at_maximum),
         }

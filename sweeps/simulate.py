@@ -244,8 +244,8 @@ def rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.nd
     law = config.response_length
     ends = np.where(rows[:, layout.O_END] >= 0, rows[:, layout.O_END] / 1e6, np.nan).astype(object)
     ends[rows[:, layout.O_END] < 0] = None
-    lags = rows[:, layout.O_LAG].astype(object)
-    lags[rows[:, layout.O_LAG] < 0] = None
+    lags = trained_lags(rows).astype(object)
+    lags[lags < 0] = None
     return {
         "number": np.arange(len(rows)),
         "tokens": rows[:, layout.O_TOKENS].copy(),
@@ -256,6 +256,11 @@ def rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.nd
         "outcome": np.array(layout.OUTCOME_NAMES)[rows[:, layout.O_OUTCOME]],
         "truncated": truncated(rows[:, layout.O_TOKENS], law.maximum, law.cut_at_maximum),
     }
+
+
+def trained_lags(rows: np.ndarray) -> np.ndarray:
+    """Give each rollout's lag when trained, -1 where it was not (a batch counts once its step completes)."""
+    return np.where(rows[:, layout.O_OUTCOME] == layout.TRAINED, rows[:, layout.O_LAG], -1)
 
 
 def truncated(tokens: np.ndarray, maximum: int, cut_at_maximum: bool) -> np.ndarray:

@@ -1,0 +1,334 @@
+"""Means over seeds with intervals, the frontier of throughput against ESS, and paired differences.
+
+Uncertainty comes from the seeds: a cell's mean carries a Student interval over its seeds (Student, "The
+probable error of a mean", Biometrika 6, 1908). All configurations of a seed see the same rollouts, so
+differences between cells are taken seed by seed, which removes what they share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lagsweep.errors import ConfigError, message, nearest
+
+if TYPE_CHECKING:
+    import polars
+    import xarray
+
+DONE = 1
+ESS = "mean_expected_normalized_ess"
+THROUGHPUT = "trained_tokens_per_second"
+
+
+def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
+    """Give a metric as float64 (cells, seeds): rows in the order of the cells, NaN where a run is not done.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown metric; the nearest known one is named.
+    """
+    if metric not in ds.data_vars or "seed" not in ds[metric].dims:
+        known = [name for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
+        raise ConfigError(message("metric", "must be one of the dataset's", metric, nearest(metric, known)))
+    values = ds[metric].transpose(..., "seed").values.astype(np.float64)
+    done = ds["status"].transpose(..., "seed").values == DONE
+    return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
+
+
+def axis_names(ds: xarray.Dataset) -> list[str]:
+    """Name the swept axes of a dataset, in order; for a design of points, the points' coordinates."""
+    dims = [str(dim) for dim in ds["status"].dims if dim != "seed"]
+    if dims == ["point"]:
+        return [str(name) for name in ds.coords if ds[name].dims == ("point",) and name not in {"cell", "point"}]
+    return dims
+
+
+def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Give the cell ids (int64) and each axis's value per cell, all flat and in the same order."""
+    template = ds["status"].isel(seed=0, drop=True)
+    cells = ds["cell"].transpose(*template.dims).values.reshape(-1)
+    columns = {
+        name: ds[name].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
+        for name in axis_names(ds)
+    }
+    return cells, columns
+
+
+def mean_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Average the last axis and give the half width of the Student interval of the mean.
+
+    Parameters
+    ----------
+    values : ndarray of float64
+        NaN are left out.
+    confidence : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    mean, half_width : ndarray
+        NaN where there is nothing to average; the half width also where there is one value alone.
+
+    Examples
+    --------
+    >>> mean, half = mean_interval(np.array([1.0, 2.0, 3.0]))
+    >>> float(mean), round(float(half), 3)
+    (2.0, 2.484)
+    """
+    from scipy.stats import t
+
+    values = np.asarray(values, np.float64)
+    count = np.sum(~np.isnan(values), axis=-1)
+    total = np.nansum(values, axis=-1)
+    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    square = np.nansum((values - mean[..., None]) ** 2, axis=-1)
+    variance = np.divide(square, count - 1, out=np.full(total.shape, np.nan), where=count > 1)
+    half = t.ppf(0.5 + confidence / 2, np.maximum(count - 1, 1)) * np.sqrt(variance / np.maximum(count, 1))
+    return mean, half
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Every cell's means with intervals, and which cells no other cell beats in both of two metrics.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        One row a cell, fastest first. For each metric shown a column and ``<metric>_half_width``.
+    throughput, ess : str
+        The two metrics compared; both are maximized.
+    drift_per_version : float
+        The drift that the ESS figures assume.
+    """
+
+    frame: polars.DataFrame
+    axes: tuple[str, ...]
+    throughput: str
+    ess: str
+    confidence: float
+    drift_per_version: float
+    seeds: int
+    baseline: dict[str, Any] | None = None
+
+    def on_frontier(self) -> polars.DataFrame:
+        """Give the rows that no other row beats."""
+        import polars as pl
+
+        return self.frame.filter(pl.col("on_frontier"))
+
+    def __str__(self) -> str:
+        from lagsweep.sweeps.frontier_table import frontier_text
+
+        return frontier_text(self)
+
+
+SHOWN = (
+    THROUGHPUT,
+    "effective_tokens_per_second",
+    ESS,
+    "seconds_per_update",
+    "mean_lag",
+    "max_lag_observed",
+    "trainer_utilization",
+    "rollout_utilization",
+    "backpressure_seconds",
+)
+
+
+def _cell_table(ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float) -> dict[str, np.ndarray]:
+    cells, axes = cell_coordinates(ds)
+    columns: dict[str, np.ndarray] = {"cell": cells, **axes}
+    with np.errstate(invalid="ignore"):
+        for metric in metrics:
+            mean, half = mean_interval(cell_values(ds, metric), confidence)
+            columns[metric], columns[f"{metric}_half_width"] = mean, half
+        updates = cell_values(ds, "updates")
+        rollouts = np.divide(
+            cell_values(ds, "trained_rollouts"), updates, out=np.full(updates.shape, np.nan), where=updates > 0
+        )
+        columns["rollouts_per_batch"], _ = mean_interval(rollouts, confidence)
+    columns["runs"] = np.sum(~np.isnan(updates), axis=-1)
+    return columns
+
+
+def frontier(
+    ds: xarray.Dataset,
+    *,
+    throughput: str = THROUGHPUT,
+    ess: str = ESS,
+    confidence: float = 0.95,
+    baseline: xarray.Dataset | None = None,
+) -> Frontier:
+    """Compare all cells of a sweep: throughput against ESS, means over seeds with Student intervals.
+
+    Parameters
+    ----------
+    ds : xarray.Dataset
+        As :func:`lagsweep.run_sweep` gives.
+    throughput, ess : str
+        The two metrics; a cell is on the frontier when no other has both means at least as large and one
+        larger.
+    confidence : float
+        Of each interval.
+    baseline : xarray.Dataset, optional
+        The sequential baseline at the same seeds, shown in the first line.
+
+    Returns
+    -------
+    Frontier
+        ``print`` it for a table; ``.frame`` is polars.
+    """
+    import polars as pl
+
+    from lagsweep.sweeps.spec import base_config
+
+    metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
+    columns = _cell_table(ds, metrics, confidence)
+    columns["on_frontier"] = nondominated(columns[throughput], columns[ess])
+    frame = pl.DataFrame({name: pl.Series(name, values) for name, values in columns.items()})
+    frame = frame.sort(throughput, descending=True, nulls_last=True)
+    if baseline is None:
+        from lagsweep.sweeps.spec import baseline_of
+
+        baseline = baseline_of(ds)
+    reference = None
+    if baseline is not None:
+        reference = {name: values[0] for name, values in _cell_table(baseline, metrics, confidence).items()}
+    return Frontier(
+        frame,
+        tuple(axis_names(ds)),
+        throughput,
+        ess,
+        confidence,
+        base_config(ds).drift_per_version,
+        ds.sizes["seed"],
+        reference,
+    )
+
+
+def nondominated(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Tell which points no other point beats (both coordinates maximized; NaN never counts).
+
+    Examples
+    --------
+    >>> nondominated(np.array([3.0, 2.0, 1.0, 1.0]), np.array([0.5, 0.9, 0.8, np.nan])).tolist()
+    [True, True, False, False]
+    """
+    usable = ~(np.isnan(first) | np.isnan(second))
+    order = np.lexsort((-second, -first))
+    result = np.zeros(len(first), bool)
+    best, best_first = -np.inf, np.inf
+    for index in order:
+        if not usable[index]:
+            continue
+        if second[index] > best or (second[index] == best and first[index] == best_first):
+            result[index] = True
+            best, best_first = second[index], first[index]
+    return result
+
+
+def find_cell(ds: xarray.Dataset, cell: int | dict[str, Any]) -> int:
+    """Give the row (in cell order) of a cell named by id or by its axis values.
+
+    Raises
+    ------
+    ConfigError
+        When no cell, or more than one, is meant.
+    """
+    cells, axes = cell_coordinates(ds)
+    if isinstance(cell, dict):
+        unknown = [name for name in cell if name not in axes]
+        if unknown:
+            raise ConfigError(message("cell", "must name axes of the sweep", unknown[0], nearest(unknown[0], axes)))
+        match = np.ones(len(cells), bool)
+        for name, value in cell.items():
+            match &= axes[name] == value
+    else:
+        match = cells == int(cell)
+    found = np.flatnonzero(match)
+    if len(found) != 1:
+        rule = "must mean one cell of the sweep" + (f", not {len(found)}" if len(found) else "")
+        raise ConfigError(message("cell", rule, cell, "Give a cell id, or one value for every axis."))
+    return int(found[0])
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """One metric at one cell minus the same at another, seed by seed.
+
+    Attributes
+    ----------
+    mean, low, high : float
+        The mean difference and its Student interval.
+    seeds : int
+        Pairs used.
+    """
+
+    metric: str
+    cell: int
+    reference: int
+    mean: float
+    low: float
+    high: float
+    seeds: int
+    confidence: float
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        verdict = "differ" if self.resolved else "cannot be told apart"
+        return (
+            f"{self.metric}: cell {self.cell} - cell {self.reference} = {self.mean:.6g} "
+            f"[{self.low:.6g}, {self.high:.6g}] ({self.confidence:.0%}, {self.seeds} seeds; they {verdict})"
+        )
+
+
+def paired_difference(
+    ds: xarray.Dataset,
+    metric: str,
+    cell: int | dict[str, Any],
+    reference: int | dict[str, Any],
+    *,
+    confidence: float = 0.95,
+) -> PairedDifference:
+    """Subtract one cell's metric from another's, seed by seed, with a Student interval of the mean.
+
+    Parameters
+    ----------
+    ds : xarray.Dataset
+    metric : str
+    cell, reference : int or dict
+        A cell id, or one value for every axis.
+    confidence : float
+
+    Returns
+    -------
+    PairedDifference
+
+    Raises
+    ------
+    ConfigError
+        For an unknown metric or cell.
+    """
+    values = cell_values(ds, metric)
+    cells, _ = cell_coordinates(ds)
+    row, other = find_cell(ds, cell), find_cell(ds, reference)
+    difference = values[row] - values[other]
+    mean, half = mean_interval(difference, confidence)
+    return PairedDifference(
+        metric,
+        int(cells[row]),
+        int(cells[other]),
+        float(mean),
+        float(mean - half),
+        float(mean + half),
+        int(np.sum(~np.isnan(difference))),
+        confidence,
+    )
