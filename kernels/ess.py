@@ -13,7 +13,7 @@ Conventions, the same for every function here:
 - NaN, plus infinity and negative weights are refused, never dropped. ``invalid="nan"`` gives NaN for such a
   group instead, with its status; :func:`ess_report` always does, so that one bad group hides no other.
 
-The levels of rollouts (tokens, sequences, geometric means) are in :mod:`lagsweep.kernels.rollout_ess`.
+The levels of rollouts (tokens, sequences, geometric means) are in :mod:`lagsweep.kernels.ess_levels`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from lagsweep.errors import ConfigError, message, nearest
 from lagsweep.kernels._arguments import Floats, plain, real_numbers
 from lagsweep.kernels.ragged import boolean_mask, float_values
-from lagsweep.kernels.rollout_ess import sequence_log_weights
+from lagsweep.kernels.ess_levels import sequence_log_weights
 
 MODES = ("raw", "truncate", "clip", "mask")
 _NEEDS = {"raw": (), "truncate": ("upper",), "clip": ("lower", "upper"), "mask": ("lower", "upper")}
@@ -90,7 +90,7 @@ def _bounded(
     return weights
 
 
-def importance_weights(
+def token_importance_weights(
     log_ratio: ArrayLike,
     *,
     mode: str,
@@ -123,11 +123,11 @@ def importance_weights(
 
     Examples
     --------
-    >>> importance_weights([800.0, 0.0], mode="truncate", upper=2.0)
+    >>> token_importance_weights([800.0, 0.0], mode="truncate", upper=2.0)
     array([2., 1.])
-    >>> importance_weights([800.0, 0.0], mode="truncate", upper=2.0, keep=[0, 1])
+    >>> token_importance_weights([800.0, 0.0], mode="truncate", upper=2.0, keep=[0, 1])
     array([0., 1.])
-    >>> importance_weights([-3.0, 0.0, 1.5], mode="mask", lower=0.5, upper=2.0)
+    >>> token_importance_weights([-3.0, 0.0, 1.5], mode="mask", lower=0.5, upper=2.0)
     array([0., 1., 0.])
     """
     low, high = _bounds(mode, lower, upper)
@@ -163,7 +163,7 @@ def sequence_importance_weights(
     level : {"sequence", "sequence_geometric"}
         The product of the ratios, or their geometric mean.
     mode, lower, upper
-        As in :func:`importance_weights`.
+        As in :func:`token_importance_weights`.
     mask : array_like of bool, optional
         Active tokens.
     group_offsets : array_like of int, optional
@@ -173,7 +173,7 @@ def sequence_importance_weights(
     -------
     SequenceWeights
         Log weights before the bounds, weights after them, and what lies inside. ``kept`` is the mask of a
-        sequence filter whose tokens keep their own ratios: ``importance_weights(..., keep=kept[:, None])``.
+        sequence filter whose tokens keep their own ratios: ``token_importance_weights(..., keep=kept[:, None])``.
 
     Raises
     ------

@@ -14,11 +14,11 @@ from oracle.case_files import bug, cases, close, real_rollouts
 
 from lagsweep.errors import ConfigError
 from lagsweep.kernels.ess import effective_sample_size
-from lagsweep.kernels.importance_weights import importance_weights, sequence_importance_weights
+from lagsweep.kernels.importance_weights import sequence_importance_weights, token_importance_weights
 from lagsweep.kernels.off_policy import off_policy_report
 from lagsweep.kernels.pareto_k import pareto_khat
 from lagsweep.kernels.ragged import offsets_from_lengths
-from lagsweep.kernels.rollout_ess import rollout_ess
+from lagsweep.kernels.ess_levels import rollout_ess
 
 NAN, INF = float("nan"), float("inf")
 ratios = st.floats(-2000, 2000) | st.just(-INF)
@@ -35,10 +35,12 @@ def test_masked_weights_are_zero_outside_the_closed_interval():
     case = _case("ess-38")
     inputs = case["inputs"]
 
-    found = importance_weights(inputs["log_ratio"], mode="mask", lower=inputs["lower"], upper=inputs["upper"])
+    found = token_importance_weights(
+        inputs["log_ratio"], mode="mask", lower=inputs["lower"], upper=inputs["upper"]
+    )
 
     assert found == pytest.approx(case["expected"]["weights"], rel=1e-12)
-    assert importance_weights(math.log(2.0), mode="mask", lower=0.5, upper=2.0) == pytest.approx(2.0)
+    assert token_importance_weights(math.log(2.0), mode="mask", lower=0.5, upper=2.0) == pytest.approx(2.0)
 
 
 def test_a_geometric_mean_outside_the_bounds_drops_the_sequence():
@@ -54,7 +56,7 @@ def test_a_geometric_mean_outside_the_bounds_drops_the_sequence():
     )
 
     assert found.kept.tolist() == case["expected"]["keep"]
-    tokens = importance_weights(inputs["log_ratio"], mode="raw", keep=found.kept[:, None])
+    tokens = token_importance_weights(inputs["log_ratio"], mode="raw", keep=found.kept[:, None])
     assert tokens[0] == pytest.approx(np.exp(inputs["log_ratio"][0]))
     assert tokens[1].tolist() == [0.0, 0.0]
 
@@ -62,12 +64,14 @@ def test_a_geometric_mean_outside_the_bounds_drops_the_sequence():
 def test_a_rejected_row_contributes_exactly_nothing():
     case = bug("bug-ess-06")["input"]
 
-    found = importance_weights(case["log_ratio"], mode="truncate", upper=case["clip_high"], keep=case["keep"])
-    everything = importance_weights(case["log_ratio"], mode="truncate", upper=case["clip_high"])
+    found = token_importance_weights(
+        case["log_ratio"], mode="truncate", upper=case["clip_high"], keep=case["keep"]
+    )
+    everything = token_importance_weights(case["log_ratio"], mode="truncate", upper=case["clip_high"])
 
     assert found.tolist() == bug("bug-ess-06")["expected"]["weights"]
     assert everything.tolist() == [2.0, 1.0]
-    assert importance_weights([NAN, 0.0], mode="raw", keep=[0, 1]).tolist() == [0.0, 1.0]
+    assert token_importance_weights([NAN, 0.0], mode="raw", keep=[0, 1]).tolist() == [0.0, 1.0]
 
 
 def test_both_sequence_levels_have_names_and_show_the_value_before_the_clip():
@@ -91,9 +95,9 @@ def test_bounds_hold_and_every_weight_is_finite(row, lower, width):
     with np.errstate(over="ignore"):
         linear = np.exp(np.array(row))
 
-    truncated = importance_weights(row, mode="truncate", upper=upper)
-    clipped = importance_weights(row, mode="clip", lower=lower, upper=upper)
-    masked = importance_weights(row, mode="mask", lower=lower, upper=upper)
+    truncated = token_importance_weights(row, mode="truncate", upper=upper)
+    clipped = token_importance_weights(row, mode="clip", lower=lower, upper=upper)
+    masked = token_importance_weights(row, mode="mask", lower=lower, upper=upper)
 
     np.testing.assert_allclose(truncated, np.minimum(linear, upper), rtol=1e-12)
     np.testing.assert_allclose(clipped, np.clip(linear, lower, upper), rtol=1e-12)
@@ -142,7 +146,7 @@ def test_bounds_hold_and_every_weight_is_finite(row, lower, width):
 )
 def test_refusals(arguments, text):
     with pytest.raises(ConfigError) as refused:
-        importance_weights(**arguments)
+        token_importance_weights(**arguments)
 
     assert str(refused.value) == text
 
@@ -159,7 +163,7 @@ def test_verl_weight_metrics_can_be_rebuilt(case_id):
     report = off_policy_report(ratio, np.zeros_like(ratio), mask=mask, high=upper)
 
     if inputs["rollout_is"] == "token":
-        weights = importance_weights(ratio, mode="truncate", upper=upper)
+        weights = token_importance_weights(ratio, mode="truncate", upper=upper)
         high, low = report.fraction_high, report.fraction_low
     else:
         sequence = sequence_importance_weights(
