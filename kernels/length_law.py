@@ -34,6 +34,7 @@ __all__ = [
     "guide_table",
     "law_moments",
     "length_table",
+    "member_row",
     "mix_tables",
     "pick_row",
     "sample_length",
@@ -73,6 +74,20 @@ def pick_row(uniform, rows):
     while row / rows > uniform:
         row -= 1
     return row
+
+
+@jit(inline=True)
+def member_row(first_row, member, group_starts, group_of_row):
+    """Give the row of a group's member (int64, from 0): member 0 has ``first_row``, the others the next rows.
+
+    After the group's last row comes its first. ``group_starts`` is int64[groups + 1], ``group_of_row``
+    int64[rows], as a grouped law holds them. With ``first_row`` picked by :func:`pick_row` among all rows,
+    the row of each member is uniform over all rows.
+    """
+    group = group_of_row[first_row]
+    start = group_starts[group]
+    size = group_starts[group + 1] - start
+    return start + (first_row - start + member) % size
 
 
 @jit

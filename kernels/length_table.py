@@ -20,7 +20,8 @@ import numpy as np
 from lagsweep.errors import ConfigError, message
 
 # Eight cells for each entry leave one cell in eight to search, so the branch is predicted well: measured
-# 3.4 ns a draw for 2,048 entries, 10 ns with one cell each. Above 2**16 cells the cache costs more than it saves.
+# 3.4 ns a draw for 2,048 entries, 10 ns with one cell each. Above 2**16 cells the cache costs more than
+# it saves.
 _CELLS_PER_ENTRY = 8
 _LARGEST_GUIDE = 2**16
 # A table's bound, in entries: 128 MiB of float64. Longer responses are not simulated token by token.
