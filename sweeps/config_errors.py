@@ -108,6 +108,9 @@ def raise_config_error(error: ValidationError, known: Iterable[str], prefix: str
     known = list(known)
     lines = []
     for finding in error.errors(include_url=False):
+        if isinstance(finding.get("ctx", {}).get("error"), ConfigError):
+            lines.append(prefix + str(finding["ctx"]["error"]))  # worded already, by the law's own checks
+            continue
         field = prefix + ".".join(
             str(part) for part in finding["loc"] if not str(part).startswith("function")
         )

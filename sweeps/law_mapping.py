@@ -56,7 +56,12 @@ def law_from_mapping(
     _check_arguments(kind, constructors[kind], arguments, field)
     if folder is not None and isinstance(arguments.get("path"), str):
         arguments["path"] = (Path(folder) / arguments["path"]).as_posix()
-    law = constructors[kind](**arguments)
+    try:
+        law = constructors[kind](**arguments)
+    except ConfigError as error:
+        # A setting is named with its place; a row of a file already is.
+        prefix = f"{field}." if str(error).partition(":")[0] in arguments else ""
+        raise ConfigError(f"{prefix}{error}") from None
     if digest is not None and digest != law.content_digest:
         raise ConfigError(
             message(
