@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lagsweep.errors import ConfigError, message
 from lagsweep.kernels._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
-from lagsweep.kernels.weight_sync import BYTES_PER_GIGABYTE
+from lagsweep.kernels.units import BYTES_PER_GB
 
 _LINK = "Give the link's rate in decimal GB/s; a rate in Gb/s is divided by 8."
 
@@ -33,7 +33,7 @@ def _payload(payload_bytes: ArrayLike) -> NDArray[np.float64]:
 
 
 def _rate(gigabytes_per_second: ArrayLike, name: str = "gigabytes_per_second") -> NDArray[np.float64]:
-    return BYTES_PER_GIGABYTE * real_numbers(name, gigabytes_per_second, above=0, way_out=_LINK)
+    return BYTES_PER_GB * real_numbers(name, gigabytes_per_second, above=0, way_out=_LINK)
 
 
 def _count(name: str, value: ArrayLike) -> NDArray[np.int64]:

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from lagsweep.errors import ConfigError, message
 from lagsweep.kernels._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
-from lagsweep.kernels.weight_sync import BYTES_PER_GIGABYTE
+from lagsweep.kernels.units import BYTES_PER_GB
 
 _LINK = "Give the link's rate in decimal GB/s; a rate in Gb/s is divided by 8."
 
 
 def _rate(name: str, gigabytes_per_second: ArrayLike) -> NDArray[np.float64]:
-    return BYTES_PER_GIGABYTE * real_numbers(name, gigabytes_per_second, above=0, way_out=_LINK)
+    return BYTES_PER_GB * real_numbers(name, gigabytes_per_second, above=0, way_out=_LINK)
 
 
 def sharded_point_to_point_seconds(

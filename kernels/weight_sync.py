@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lagsweep.kernels._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
-
-BYTES_PER_GIGABYTE = 10**9
+from lagsweep.kernels.units import BYTES_PER_GB
 
 _LINK = "Give the link's rate in decimal GB/s; a rate in Gb/s is divided by 8."
 _EFFICIENCY = "Give the achieved share of the link's rate, above 0 and at most 1."
@@ -65,7 +64,7 @@ def _bytes_per_second(gigabytes_per_second: ArrayLike, efficiency: ArrayLike) ->
         ),
         efficiency=real_numbers("efficiency", efficiency, above=0, maximum=1, way_out=_EFFICIENCY),
     )
-    return rate * BYTES_PER_GIGABYTE * share
+    return rate * BYTES_PER_GB * share
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def transfer_report(
     (120.5, 0.5)
     """
     rate = _bytes_per_second(gigabytes_per_second, efficiency)
-    line = BYTES_PER_GIGABYTE * real_numbers("gigabytes_per_second", gigabytes_per_second, above=0)
+    line = BYTES_PER_GB * real_numbers("gigabytes_per_second", gigabytes_per_second, above=0)
     payload, rate, line, setup, count, per_call = broadcast(
         payload_bytes=real_numbers("payload_bytes", payload_bytes, minimum=0),
         gigabytes_per_second=rate,
@@ -161,7 +160,7 @@ def transfer_report(
         wire_seconds=plain(wire),
         lower_bound_seconds=plain(bound),
         times_lower_bound=plain(np.divide(total, bound, out=unbounded, where=bound > 0)),
-        effective_gigabytes_per_second=plain(effective / BYTES_PER_GIGABYTE),
+        effective_gigabytes_per_second=plain(effective / BYTES_PER_GB),
     )
 
 
