@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lagsweep.errors import ConfigError, message, nearest
 from lagsweep.kernels._arguments import Floats, plain, real_numbers
-from lagsweep.kernels.ragged import boolean_mask, float_values
 from lagsweep.kernels.ess_levels import sequence_log_weights
+from lagsweep.kernels.ragged import boolean_mask, float_values
 
 MODES = ("raw", "truncate", "clip", "mask")
 _NEEDS = {"raw": (), "truncate": ("upper",), "clip": ("lower", "upper"), "mask": ("lower", "upper")}
@@ -173,7 +173,8 @@ def sequence_importance_weights(
     -------
     SequenceWeights
         Log weights before the bounds, weights after them, and what lies inside. ``kept`` is the mask of a
-        sequence filter whose tokens keep their own ratios: ``token_importance_weights(..., keep=kept[:, None])``.
+        sequence filter whose tokens keep their own ratios: give ``keep=kept[:, None]`` to
+        :func:`token_importance_weights`.
 
     Raises
     ------

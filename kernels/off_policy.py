@@ -28,8 +28,8 @@ from lagsweep._jit import jit
 from lagsweep.errors import ConfigError, message
 from lagsweep.kernels._arguments import real_numbers
 from lagsweep.kernels.ess import effective_sample_size
-from lagsweep.kernels.ragged import ragged
 from lagsweep.kernels.ess_levels import rollout_ess, sequence_log_weights
+from lagsweep.kernels.ragged import ragged
 
 _LARGEST_LOG = math.log(np.finfo(np.float64).max)
 
