@@ -1,0 +1,93 @@
+"""From cells to configurations: build them fast, check all of them, find one by id or by its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lagsweep.errors import ConfigError, message, nearest
+from lagsweep.sweeps.axis_values import checked_value, field_of_axis, identity, label
+from lagsweep.sweeps.config import PipelineConfig
+from lagsweep.sweeps.config_rules import contradictions
+
+if TYPE_CHECKING:
+    from lagsweep.sweeps.designs import Design
+    from lagsweep.sweeps.spec import SweepSpec
+
+
+def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
+    """Copy a configuration with values that have been checked by themselves already (no rule between fields)."""
+    return base.model_copy(update=dict(changes))
+
+
+def configs_of(base: PipelineConfig, design: Design, cells: Sequence[int]) -> list[PipelineConfig]:
+    """Build the configurations of some cells of a checked design."""
+    return [unchecked_config(base, design.settings(int(cell))) for cell in cells]
+
+
+def contradicting_cells(spec: SweepSpec) -> list[tuple[str, str]]:
+    """List the cells whose settings contradict each other, excluded ones apart, each with what is wrong."""
+    found = []
+    for cell in np.flatnonzero(~spec.excluded.reshape(-1)):
+        config = unchecked_config(spec.base, spec.design.settings(int(cell)))
+        found += [(describe_cell(spec.design, int(cell)), text) for text in contradictions(config)]
+    return found
+
+
+def describe_cell(design: Design, cell: int) -> str:
+    """Name a cell by its axis values, as ``max_lag=2 sync_cadence=1``."""
+    at = design.indices(cell)
+    return (
+        " ".join(f"{name}={label(values[at[dim]])}" for name, (dim, values) in design.columns.items())
+        or "base"
+    )
+
+
+def find_cell(spec: SweepSpec, cell: Any) -> int:
+    """Find a cell by its id or its axis values; gives its place in the design.
+
+    Raises
+    ------
+    ConfigError
+        If the sweep has no such cell, or more than one fits.
+    """
+    if isinstance(cell, Mapping):
+        return _by_values(spec, cell)
+    if (
+        isinstance(cell, bool)
+        or not np.issubdtype(np.asarray(cell).dtype, np.integer)
+        or np.asarray(cell).ndim
+    ):
+        raise ConfigError(
+            message("cell", "must be a cell's id or its axis values", cell, "Use int(ds.cell[...]).")
+        )
+    places = np.flatnonzero(spec.cell_ids.reshape(-1) == int(cell))
+    if not len(places):
+        raise ConfigError(
+            message(
+                "cell", "must be the id of a cell of this sweep", int(cell), "The coordinate cell lists them."
+            )
+        )
+    return int(places[0])
+
+
+def _by_values(spec: SweepSpec, wanted: Mapping[str, Any]) -> int:
+    design = spec.design
+    matches = np.ones(design.shape, bool)
+    by_field = {setting: axis for axis, setting in design.fields.items()}
+    for name, value in wanted.items():
+        axis = name if name in design.columns else by_field.get(field_of_axis(name, "cell"))
+        if axis is None:
+            hint = nearest(name, design.columns) or f"Axes: {', '.join(design.columns)}."
+            raise ConfigError(message("cell", "must name axes of this sweep", name, hint))
+        dim, values = design.columns[axis]
+        key = identity(checked_value(design.fields[axis], value, f"cell.{axis}"))
+        same = np.array([identity(item) == key or label(item) == value for item in values])
+        matches = matches & design.broadcast(dim, same)
+    places = np.flatnonzero(matches.reshape(-1))
+    if len(places) != 1:
+        rule = "must fit exactly one cell" if len(places) else "must fit a cell of this sweep"
+        raise ConfigError(message("cell", f"{rule}, fits {len(places)}", dict(wanted), "Name every axis."))
+    return int(places[0])
