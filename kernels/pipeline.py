@@ -304,6 +304,11 @@ def _advance_kernel(
     idle_slot_ticks = state[S_IDLE_SLOT_TICKS]
     trainer_wait_ticks = state[S_TRAINER_WAIT_TICKS]
     queue_token_ticks = sums[F_QUEUE_TOKEN_TICKS]
+    resumed = min(next_rollout, buffer_size)
+    if drawn[0] < resumed:
+        # A restored state comes without draws; they are a function of the seed, so they come back.
+        _draw_ahead_kernel(seed, drawn[0], resumed, law_minimum, cdf, guide, drawn_tokens, drawn_normals)
+        drawn[0] = resumed
     ended = False
     status = REACHED
     events_left = event_budget

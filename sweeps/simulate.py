@@ -6,6 +6,7 @@ anywhere, save the state as plain arrays, and go on bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,23 +24,40 @@ if TYPE_CHECKING:
     from lagsweep.sweeps.level1 import SingleRun
 
 
-class Row(dict[str, Any]):
+class Row(Mapping[str, Any]):
     """One row of a table: read a column as an item or as an attribute.
 
     Examples
     --------
-    >>> row = Row(update=1, mean_lag=0.5)
+    >>> row = Row({"update": 1, "mean_lag": 0.5})
     >>> row["mean_lag"] == row.mean_lag
     True
     """
 
-    __slots__ = ()
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"this row has no column {name!r}; it has {', '.join(self)}") from None
+        if name != "_columns" and name in self._columns:
+            return self._columns[name]
+        raise AttributeError(f"this row has no column {name!r}")
+
+    def __reduce__(self) -> tuple[type[Row], tuple[dict[str, Any]]]:
+        return Row, (self._columns,)
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in self._columns.items())})"
 
 
 class PipelineResult:
@@ -96,7 +114,7 @@ class PipelineResult:
 
     def _rows(self, table: str) -> list[Row]:
         columns = {name: values.tolist() for name, values in self._columns.get(table, {}).items()}
-        return [Row(zip(columns, values)) for values in zip(*columns.values())]
+        return [Row(dict(zip(columns, values))) for values in zip(*columns.values())]
 
     def _frame(self, table: str) -> polars.DataFrame:
         import polars
