@@ -248,6 +248,18 @@ class Exact:
             return self.numerator
         return int(self.numerator.max()) if self.numerator.size else 0
 
+    def smallest(self) -> int:
+        """Give the smallest numerator; 1 for an empty array, which breaks no lower limit."""
+        if not self.shape:
+            return self.numerator
+        return int(self.numerator.min()) if self.numerator.size else 1
+
+    def along_last(self) -> Exact:
+        """Add a last axis of length 1, so that an array meets each member of a group."""
+        if not self.shape:
+            return self
+        return Exact(self.numerator[..., np.newaxis], self.denominator, self.bound)
+
     def value(self) -> Any:
         """Give the unrounded amount for display: an int, a Fraction, or an array (of floats if not whole)."""
         if self.denominator == 1:

@@ -108,7 +108,8 @@ def peak_memory(phases: Mapping[str, Any], device_bytes: Any = None) -> PeakMemo
 
     Examples
     --------
-    >>> peak = peak_memory({"rollout": {"weights": 14, "kv": 16}, "training": {"weights": 14, "adam": 36}}, 48)
+    >>> peak = peak_memory({"rollout": {"weights": 14, "kv": 16}, "training": {"weights": 14, "adam": 36}},
+    ...                    device_bytes=48)
     >>> peak.phase, peak.peak_bytes, peak.dominant_component, peak.headroom_bytes, peak.fits
     ('training', 50, 'adam', -2, False)
     """
