@@ -19,6 +19,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def kernels_digest() -> str:
         32 hexadecimal digits.
     """
     digest = hashlib.sha256()
-    root = Path(sys.modules[_KERNELS_PACKAGE].__file__).parent
+    root = Path(import_module(_KERNELS_PACKAGE).__file__).parent
     for path in [*sorted(root.rglob("*.py")), Path(__file__)]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     for part in (
