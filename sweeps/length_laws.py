@@ -475,7 +475,9 @@ class LengthLaw:
         return hash((self.content_digest, self.cut_at_maximum))
 
     def __repr__(self) -> str:
-        return law_text("LengthLaw", self.spec if not self.parts else {"law": "mixture", "parts": self.name})
+        if self.parts:
+            return f"LengthLaw.mixture({list(self.parts)!r})"
+        return law_text("LengthLaw", self.spec)
 
     def __copy__(self) -> LengthLaw:
         return self
