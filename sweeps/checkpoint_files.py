@@ -187,38 +187,46 @@ def latest_checkpoint(
     Returns
     -------
     LatestCheckpoint or None
-        None only if the folder is missing or has no entry at all: a fresh start.
+        None if no save was ever finished there: a fresh start, with a warning that names what was begun.
 
     Raises
     ------
     CheckpointError
-        If there are entries and none is whole (starting again from nothing would be silent data loss), or
-        the newest whole one may not be resumed.
+        If finished checkpoints are there and none is whole any more (starting again from nothing would be
+        silent data loss), or the newest whole one may not be resumed.
     """
     skipped: list[Skipped] = []
+    damaged = False
     for path in _entries(Path(folder)):
+        unfinished = _unfinished(path)
+        if unfinished:
+            skipped.append(Skipped(path, unfinished))
+            continue
         try:
-            if path.name.endswith(TEMPORARY_SUFFIX):
-                raise DamagedCheckpointError(f"{path}: is what an interrupted save left")
-            if path.is_dir() and not (path / MANIFEST_NAME).exists():
-                raise DamagedCheckpointError(
-                    f"{path}: has no {MANIFEST_NAME}, so its save was never finished"
-                )
             manifest = load_checkpoint(path, components=components, allow_changed=allow_changed)
         except DamagedCheckpointError as error:
+            damaged = True
             skipped.append(Skipped(path, str(error)))
             continue
-        if skipped:
-            reasons = "; ".join(item.reason for item in skipped)
-            warnings.warn(f"resuming from {path}; passed over: {reasons}", CheckpointWarning, stacklevel=2)
+        _warn_of_skipped(f"resuming from {path}", skipped)
         return LatestCheckpoint(manifest, path, tuple(skipped))
-    if not skipped:
-        return None
-    reasons = "; ".join(item.reason for item in skipped)
-    raise CheckpointError(
-        f"{folder}: must hold at least one whole checkpoint (got {reasons}). "
-        "Restore one from a backup, or name an empty folder to start again from nothing."
-    )
+    if damaged:
+        raise CheckpointError(
+            f"{folder}: must hold at least one whole checkpoint (got {_reasons(skipped)}). "
+            "Restore one from a backup, or name an empty folder to start again from nothing."
+        )
+    _warn_of_skipped(f"{folder} holds no finished checkpoint", skipped)
+    return None
+
+
+def _warn_of_skipped(beginning: str, skipped: list[Skipped]) -> None:
+    if skipped:
+        text = f"{beginning}; passed over: {_reasons(skipped)}"
+        warnings.warn(text, CheckpointWarning, stacklevel=3)
+
+
+def _reasons(skipped: list[Skipped]) -> str:
+    return "; ".join(item.reason for item in skipped)
 
 
 def _check_files(manifest: Manifest, folder: Path) -> None:
@@ -258,17 +266,15 @@ def _entries(folder: Path) -> list[Path]:
     return [path for _, _, path in sorted(found, reverse=True)]
 
 
-def _refuse_unfinished(path: Path) -> None:
-    """Refuse what an interrupted save leaves: a temporary file, or a folder without its manifest."""
+def _unfinished(path: Path) -> str:
+    """Say if this is what an interrupted save leaves: a temporary file, or a folder without its manifest."""
     if path.name.endswith(TEMPORARY_SUFFIX):
         rule = "must be a finished checkpoint"
     elif path.is_dir() and not (path / MANIFEST_NAME).exists():
         rule = f"must have a {MANIFEST_NAME}, which is written last"
     else:
-        return
-    raise DamagedCheckpointError(
-        message(str(path), rule, "what an interrupted save left", "Delete it once the run has resumed.")
-    )
+        return ""
+    return message(str(path), rule, "what an interrupted save left", "Delete it once the run has resumed.")
 
 
 def _no_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

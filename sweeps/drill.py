@@ -26,6 +26,7 @@ from lagsweep.errors import ConfigError, message
 from lagsweep.sweeps.checkpoint import Manifest, load_checkpoint, save_checkpoint
 from lagsweep.sweeps.drill_loop import DrillSettings, TrainingLoop, UpdateRecord, weights_digest
 from lagsweep.sweeps.manifest import whole_number
+from lagsweep.sweeps.rng_state import encode_generator
 from lagsweep.sweeps.state_codec import decode
 
 
@@ -83,7 +84,8 @@ class ResumeReport:
     vanished_prompts, repeated_prompts : tuple of int
         Handed out but neither settled nor waiting; and trained more than once, over both halves.
     stream : str
-        ``same``, ``replayed`` (the run's first draws again) or ``other``, of NumPy's generator.
+        Where NumPy's generator stands at the resume: ``same`` as saved, ``replayed`` (at the run's start) or
+        ``other``.
     largest_outstanding : int
         Most rollouts queued and in flight at once since the crash.
     weight_distance : float
@@ -165,7 +167,7 @@ def recovery_drill(
     >>> drill.resumed == drill.uninterrupted
     True
     """
-    seed = whole_number("seed", seed)
+    seed = whole_number("seed", seed, bits=64)
     for name, value in (("before", before), ("after", after)):
         if whole_number(name, value) < 1:
             raise ConfigError(message(name, "must be at least 1 update", value, "Crash after some training."))
@@ -177,8 +179,9 @@ def recovery_drill(
 
     def resume(name: str, fault: str, damage: _Damage) -> ResumeReport:
         loop = damage(TrainingLoop.from_checkpoint(manifest, seed, settings), manifest)
+        stream = _stream(loop, manifest)
         loop.run(after)
-        return _compare(name, fault, loop, past, uninterrupted)
+        return _compare(name, fault, stream, loop, past, uninterrupted)
 
     right = resume("right", "everything is restored", lambda loop, manifest: loop)
     broken = tuple(resume(name, fault, damage) for name, fault, damage in _FAULTS)
@@ -270,7 +273,12 @@ def _outcome(loop: TrainingLoop, records: tuple[UpdateRecord, ...]) -> DrillOutc
 
 
 def _compare(
-    name: str, fault: str, loop: TrainingLoop, past: tuple[UpdateRecord, ...], expected: DrillOutcome
+    name: str,
+    fault: str,
+    stream: str,
+    loop: TrainingLoop,
+    past: tuple[UpdateRecord, ...],
+    expected: DrillOutcome,
 ) -> ResumeReport:
     """Compare a resumed run with the uninterrupted one in everything, and count what went missing."""
     waiting = {rollout["number"] for rollout in [*loop.queue, *loop.in_flight]}
@@ -286,7 +294,7 @@ def _compare(
         "first_different_update": len(past) + different[0] + 1 if different else None,
         "vanished_prompts": vanished,
         "repeated_prompts": repeated,
-        "stream": _stream(outcome, past, expected),
+        "stream": stream,
         "largest_outstanding": max(record.largest_outstanding for record in outcome.records),
         "weight_distance": _weight_distance(outcome, expected),
     }
@@ -301,17 +309,12 @@ def _compare(
     )
 
 
-def _stream(outcome: DrillOutcome, past: tuple[UpdateRecord, ...], expected: DrillOutcome) -> str:
-    own = _draws(outcome.records)
-    shared = _draws(expected.records)
-    if own[: len(shared)] == shared[: len(own)]:
+def _stream(loop: TrainingLoop, manifest: Manifest) -> str:
+    """Say where NumPy's generator stands at the resume: as saved, at the run's start, or elsewhere."""
+    state = encode_generator(loop.rng)
+    if state == manifest.payload["rng_state"]["numpy"]:
         return "same"
-    beginning = _draws((*past, *expected.records))
-    return "replayed" if own[: len(beginning)] == beginning[: len(own)] else "other"
-
-
-def _draws(records: tuple[UpdateRecord, ...]) -> list[int]:
-    return [draw for record in records for draw in record.draws]
+    return "replayed" if state == encode_generator(np.random.default_rng(loop.seed)) else "other"
 
 
 def _weight_distance(outcome: DrillOutcome, expected: DrillOutcome) -> float:

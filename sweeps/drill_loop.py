@@ -244,7 +244,7 @@ class TrainingLoop:
         """Sizes and seed: a resume under others would be another run."""
         sizes = {f"drill.{name}": value for name, value in asdict(self.settings).items()}
         sizes["drill.epochs"] = self.settings.epochs or "without end"
-        return {**sizes, "drill.seed": self.seed}
+        return {**sizes, "drill.seed": str(self.seed)}
 
     @classmethod
     def from_checkpoint(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 import operator
 import platform
 from collections.abc import Iterable, Mapping
@@ -124,12 +123,12 @@ def merged_components(components: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     merged: dict[str, Any] = dict(default_components())
     for name, value in (components or {}).items():
-        plain = isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+        plain = isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 2**53)
         if not isinstance(name, str) or not plain:
             raise ConfigError(
                 message(
                     f"components.{name}",
-                    "must be text, a finite number or a flag under a text name",
+                    "must be text, a flag or a number below 2**53, under a text name",
                     value,
                     "Give a version or a count, e.g. {'workers': 2}.",
                 )
@@ -138,16 +137,16 @@ def merged_components(components: Mapping[str, Any] | None) -> dict[str, Any]:
     return merged
 
 
-def whole_number(name: str, value: Any) -> int:
-    """Check one counter: whole, not bool, 0 <= value < 2**53 (exact in any JSON reader)."""
+def whole_number(name: str, value: Any, bits: int = 53) -> int:
+    """Check one counter: whole, not bool, 0 <= value < 2**53 (exact in any JSON reader), or another limit."""
     if isinstance(value, bool | np.bool_):
         raise ConfigError(message(name, "must be a whole number", value, "Give a count."))
     try:
         number = operator.index(value)
     except TypeError:
         raise ConfigError(message(name, "must be a whole number", value, "Give a count.")) from None
-    if not 0 <= number < 2**53:
-        raise ConfigError(message(name, "must be at least 0 and below 2**53", number, "Give a count."))
+    if not 0 <= number < 2**bits:
+        raise ConfigError(message(name, f"must be at least 0 and below 2**{bits}", number, "Give a count."))
     return number
 
 
