@@ -25,7 +25,8 @@ def staleness_capacity(
 ) -> Integers:
     """Give how many rollouts AReaL 1.0.4 may start now: the smaller of two rooms.
 
-    ``min(concurrency_limit - running, (max_staleness + version + 1) * batch - (accepted + running))``. SkyRL 0.4.0 has the same rule with a step that counts from 1; we take AReaL's count from 0, which is that
+    ``min(concurrency_limit - running, (max_staleness + version + 1) * batch - (accepted + running))``.
+    SkyRL 0.4.0 has the same rule with a step that counts from 1; we take AReaL's count from 0, which is that
     of our trainer version. A negative result (the limit was lowered) is returned as it is.
 
     Parameters

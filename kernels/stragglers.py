@@ -100,7 +100,7 @@ class GroupUtilization:
     Attributes
     ----------
     workers : int or ndarray
-        Members of the group.
+        Members of the group, in the broadcast shape of the arguments.
     mean_seconds, expected_max_seconds : float or ndarray
         Expected duration of one member and of the whole group.
     utilization : float or ndarray
@@ -122,8 +122,8 @@ def group_utilization(
     cdf: ArrayLike,
     workers: ArrayLike,
     *,
-    seconds_per_token: float = 1.0,
-    overhead_seconds: float = 0.0,
+    seconds_per_token: ArrayLike = 1.0,
+    overhead_seconds: ArrayLike = 0.0,
 ) -> GroupUtilization:
     """Give the expected busy share of a group that waits for its slowest member, for any length law.
 
@@ -135,10 +135,10 @@ def group_utilization(
     minimum, cdf
         The law's table, as for :func:`expected_maximum`.
     workers : array_like
-        Members of the group, at least 1; broadcasts.
-    seconds_per_token : float
+        Members of the group, at least 1; broadcasts with the two times.
+    seconds_per_token : array_like
         Seconds per token of one member, above 0. It cancels from the shares unless there is an overhead.
-    overhead_seconds : float
+    overhead_seconds : array_like
         Seconds that every member takes whatever its length, at least 0.
 
     Returns
@@ -157,23 +157,29 @@ def group_utilization(
     (0.875, 0.857143)
     """
     table = check_table(minimum, cdf)
-    sizes = whole_numbers("workers", workers, minimum=1, maximum=_LARGEST_GROUP)
-    scale = float(real_numbers("seconds_per_token", seconds_per_token, above=0))
-    offset = float(real_numbers("overhead_seconds", overhead_seconds, minimum=0))
-    seconds = offset + scale * (minimum + np.arange(table.size, dtype=np.float64))
-    partial_mean = np.cumsum(seconds * np.diff(table, prepend=0.0))  # E[duration; length <= m]
-    drop = np.append(np.diff(seconds) / (seconds[:-1] * seconds[1:]), 1.0 / seconds[-1])
+    sizes, scale, offset = broadcast(
+        workers=whole_numbers("workers", workers, minimum=1, maximum=_LARGEST_GROUP),
+        seconds_per_token=real_numbers("seconds_per_token", seconds_per_token, above=0),
+        overhead_seconds=real_numbers("overhead_seconds", overhead_seconds, minimum=0),
+    )
+    lengths = minimum + np.arange(table.size, dtype=np.float64)
+    partial_mean = np.cumsum(lengths * np.diff(table, prepend=0.0))  # E[length; length <= m]
 
-    def busy_share(n: int) -> float:
-        return float((partial_mean * _power(table, n - 1) * drop).sum())
+    def busy_share(n: int, pace: float, fixed: float) -> float:
+        seconds = fixed + pace * lengths
+        drop = np.append(np.diff(seconds) / (seconds[:-1] * seconds[1:]), 1.0 / seconds[-1])
+        partial = fixed * table + pace * partial_mean
+        return float((partial * _power(table, n - 1) * drop).sum())
 
-    mean = np.full(sizes.shape, partial_mean[-1])
+    cells = zip(sizes.flat, scale.flat, offset.flat)
+    shares = np.array([busy_share(int(n), float(pace), float(fixed)) for n, pace, fixed in cells])
+    mean = offset + scale * partial_mean[-1]
     longest = offset + scale * np.asarray(expected_maximum(minimum, table, sizes))
     return GroupUtilization(
         workers=plain(sizes),
         mean_seconds=plain(mean),
         expected_max_seconds=plain(longest),
-        utilization=plain(np.minimum(_per_group_size(sizes, busy_share), 1.0)),
+        utilization=plain(np.minimum(shares, 1.0).reshape(sizes.shape)),
         ratio_of_means=plain(np.minimum(mean / longest, 1.0)),
     )
 
