@@ -43,7 +43,9 @@ def axis_names(ds: xarray.Dataset) -> list[str]:
     """Name the swept axes of a dataset, in order; for a design of points, the points' coordinates."""
     dims = [str(dim) for dim in ds["status"].dims if dim != "seed"]
     if dims == ["point"]:
-        return [str(name) for name in ds.coords if ds[name].dims == ("point",) and name not in {"cell", "point"}]
+        return [
+            str(name) for name in ds.coords if ds[name].dims == ("point",) and name not in {"cell", "point"}
+        ]
     return dims
 
 
@@ -140,19 +142,43 @@ SHOWN = (
 
 
 def _cell_table(ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float) -> dict[str, np.ndarray]:
+    """Average each metric over the seeds of each cell."""
     cells, axes = cell_coordinates(ds)
-    columns: dict[str, np.ndarray] = {"cell": cells, **axes}
-    with np.errstate(invalid="ignore"):
-        for metric in metrics:
-            mean, half = mean_interval(cell_values(ds, metric), confidence)
-            columns[metric], columns[f"{metric}_half_width"] = mean, half
-        updates = cell_values(ds, "updates")
-        rollouts = np.divide(
-            cell_values(ds, "trained_rollouts"), updates, out=np.full(updates.shape, np.nan), where=updates > 0
-        )
-        columns["rollouts_per_batch"], _ = mean_interval(rollouts, confidence)
+    values = {name: cell_values(ds, name) for name in (*metrics, "updates", "trained_rollouts")}
+    return {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
+
+
+def _averaged(
+    values: dict[str, np.ndarray], metrics: tuple[str, ...], confidence: float
+) -> dict[str, np.ndarray]:
+    columns: dict[str, np.ndarray] = {}
+    for metric in metrics:
+        columns[metric], columns[f"{metric}_half_width"] = mean_interval(values[metric], confidence)
+    updates = values["updates"]
+    rollouts = np.divide(
+        values["trained_rollouts"], updates, out=np.full(updates.shape, np.nan), where=updates > 0
+    )
+    columns["rollouts_per_batch"], _ = mean_interval(rollouts, confidence)
     columns["runs"] = np.sum(~np.isnan(updates), axis=-1)
     return columns
+
+
+def baseline_row(
+    ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float = 0.95
+) -> dict[str, float] | None:
+    """Average the sequential baseline that was run beside the cells; None if there is not exactly one.
+
+    A dataset keeps it in variables named ``baseline_<metric>``; it has one value a seed unless an axis
+    changes the sequential pipeline too.
+    """
+    if "baseline_status" not in ds or ds["baseline_status"].dims != ("seed",):
+        return None
+    done = ds["baseline_status"].values == DONE
+    names = (*metrics, "updates", "trained_rollouts")
+    values = {
+        name: np.where(done, ds[f"baseline_{name}"].values.astype(np.float64), np.nan)[None] for name in names
+    }
+    return {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
 
 
 def frontier(
@@ -161,7 +187,6 @@ def frontier(
     throughput: str = THROUGHPUT,
     ess: str = ESS,
     confidence: float = 0.95,
-    baseline: xarray.Dataset | None = None,
 ) -> Frontier:
     """Compare all cells of a sweep: throughput against ESS, means over seeds with Student intervals.
 
@@ -174,8 +199,6 @@ def frontier(
         larger.
     confidence : float
         Of each interval.
-    baseline : xarray.Dataset, optional
-        The sequential baseline at the same seeds, shown in the first line.
 
     Returns
     -------
@@ -184,29 +207,22 @@ def frontier(
     """
     import polars as pl
 
-    from lagsweep.sweeps.spec import base_config
+    from lagsweep.sweeps.spec import spec_of
 
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
     columns = _cell_table(ds, metrics, confidence)
     columns["on_frontier"] = nondominated(columns[throughput], columns[ess])
     frame = pl.DataFrame({name: pl.Series(name, values) for name, values in columns.items()})
     frame = frame.sort(throughput, descending=True, nulls_last=True)
-    if baseline is None:
-        from lagsweep.sweeps.spec import baseline_of
-
-        baseline = baseline_of(ds)
-    reference = None
-    if baseline is not None:
-        reference = {name: values[0] for name, values in _cell_table(baseline, metrics, confidence).items()}
     return Frontier(
         frame,
         tuple(axis_names(ds)),
         throughput,
         ess,
         confidence,
-        base_config(ds).drift_per_version,
+        spec_of(ds).base.drift_per_version,
         ds.sizes["seed"],
-        reference,
+        baseline_row(ds, metrics, confidence),
     )
 
 
@@ -243,7 +259,9 @@ def find_cell(ds: xarray.Dataset, cell: int | dict[str, Any]) -> int:
     if isinstance(cell, dict):
         unknown = [name for name in cell if name not in axes]
         if unknown:
-            raise ConfigError(message("cell", "must name axes of the sweep", unknown[0], nearest(unknown[0], axes)))
+            raise ConfigError(
+                message("cell", "must name axes of the sweep", unknown[0], nearest(unknown[0], axes))
+            )
         match = np.ones(len(cells), bool)
         for name, value in cell.items():
             match &= axes[name] == value

@@ -96,14 +96,16 @@ def _notes(result: Frontier, on_frontier: int, shown: int) -> list[str]:
     cells = result.frame.height
     notes = [
         "",
-        f"{on_frontier} of {cells} configurations are on the frontier of {result.throughput} against",
-        f"{result.ess}: no other is better in both.",
-        f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds. ESS is the",
-        f"expected normalized ESS for drift_per_version = {result.drift_per_version:g}: an assumption, not a",
-        "measurement. The lag limit is enforced by discarding only.",
+        f"{on_frontier} of {cells} configurations are on the frontier of {result.throughput} and",
+        f"{result.ess}: no other has more of both.",
+        f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds. ESS: expected",
+        f"normalized ESS at drift_per_version = {result.drift_per_version:g}, an assumption, not a measurement.",
+        "The lag limit is enforced by discarding only.",
     ]
     if shown < on_frontier:
         notes.insert(2, f"The fastest {shown} of them are shown.")
     if result.baseline is not None:
-        notes.append("seq.: the sequential baseline (disaggregated: its GPUs wait, they do not change sides).")
+        notes.append(
+            "seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides)."
+        )
     return notes
