@@ -61,8 +61,8 @@ def parameters_on_rank(
     """Count the parameters on one rank under tensor, pipeline and expert parallelism.
 
     Matrices are split over the tensor-parallel ranks, KV heads until they must be repeated, the vocabulary
-    after padding; norms, router, experts' biases and latent down-projections are repeated. Experts are split over
-    ``expert_parallel`` ranks and kept whole there; without expert parallelism they are split like the rest.
+    after padding; norms, router, experts' biases and latent down-projections are repeated. Experts are split
+    over ``expert_parallel`` ranks and whole there; without expert parallelism they are split like the rest.
     A tied table lies on the first and, with more than one stage, again on the last stage.
 
     Parameters
