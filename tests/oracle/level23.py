@@ -1,11 +1,11 @@
 """A slow, obvious twin of the event loop, levels 1 to 3: groups, work clock, publications, admission ledger.
 
-It is written from the page of semantics alone (READINGS.md says how the page is read where it leaves a choice)
-and shares only the draws and the ticks with the level 1 twin, which it must equal when every option is off.
+It is written from the page of semantics alone (READINGS.md says how the page is read where it leaves a
+choice) and shares only the draws and ticks with the level 1 twin, which it must equal with every option off.
 
-Settings are as for the level 1 twin, with the fields of levels 2 and 3. ``environment_seconds`` is none or a mapping
-with ``values`` and ``cdf``; ``limits`` is a list of (count, done, groups); a paired law carries ``rows``, a list of
-(tokens, seconds) in ascending order, in place of its table.
+Settings are as for the level 1 twin, with the fields of levels 2 and 3. ``environment_seconds`` is none or a
+mapping with ``values`` and ``cdf``; ``limits`` is a list of (count, done, groups); a paired law carries
+``rows``, a list of (tokens, seconds) in ascending order, in place of its table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import itertools
 import math
 
 import numpy as np
-
 from oracle.level1 import DEFAULTS as LEVEL_1_DEFAULTS
 from oracle.level1 import LAG_BINS, NAN, Words, ess_of, normal, ticks, uniform
 

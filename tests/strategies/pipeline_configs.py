@@ -10,6 +10,7 @@ Durations are coarse on purpose: lengths, rates and horizons are round, so that 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -19,6 +20,7 @@ from scipy.special import ndtr
 # Laws ------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def law_table(spec):
     """Return (minimum, cdf, cut) of a law given as a tuple."""
     kind, *numbers = spec
@@ -49,12 +51,14 @@ def law_maximum(spec):
     return minimum + len(cdf) - 1
 
 
+@functools.cache
 def law_mean(spec):
     """Return the mean response of a law."""
     minimum, cdf, _ = law_table(spec)
     return math.fsum((minimum + i) * (b - a) for i, (a, b) in enumerate(itertools.pairwise([0.0, *cdf])))
 
 
+@functools.cache
 def build_law(spec):
     """Return the package's law of a tuple."""
     from lagsweep.sweeps.length_laws import LengthLaw
@@ -177,10 +181,14 @@ def pipeline_settings(draw, themes=THEMES, laws=LAWS):
         }
     duration = settings["duration_seconds"]
     if draw(st.booleans()):
-        # Halves and whole steps of the grid on which events fall, now and then an arbitrary moment.
-        settings["warmup_seconds"] = (
-            duration * pick(0.25, 0.5, 0.5, 0.9) if theme == "instant" else pick(1.0, 2.0, 2.5, 3.0, 0.123456)
+        # On the grid on which events fall, and now and then an arbitrary moment.
+        warmup = (
+            duration * pick(0.25, 0.5, 0.5, 0.75)
+            if theme == "instant"
+            else pick(1.0, 2.0, 2.5, 3.0, 0.123456)
         )
+        if round(warmup * 1e6) < round(duration * 1e6) - 1:
+            settings["warmup_seconds"] = warmup
     if pick(False, False, False, True):
         settings["stop_after_updates"] = pick(1, 2, 3, 5)
     return settings
