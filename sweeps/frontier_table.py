@@ -54,7 +54,6 @@ def frontier_text(result: Frontier, *, rows: int = 12) -> str:
         for metric in (result.throughput, result.ess)
     }
     header = [
-        "cell",
         *(_SHORT.get(name, name) for name in result.axes),
         "tokens/s",
         "ESS",
@@ -64,10 +63,11 @@ def frontier_text(result: Frontier, *, rows: int = 12) -> str:
     ]
     lines = []
     if result.baseline is not None:
-        lines.append(["seq.", *("" for _ in result.axes), *_figures(result.baseline, result, digits)])
+        labels = ["seq.", *("" for _ in result.axes[1:])]
+        lines.append([*labels, *_figures(result.baseline, result, digits)])
     for row in shown:
         axes = [_number(row[name]) for name in result.axes]
-        lines.append([str(row["cell"]), *axes, *_figures(row, result, digits)])
+        lines.append([*axes, *_figures(row, result, digits)])
     return "\n".join([_grid(header, lines), *_notes(result, len(frontier), len(shown))])
 
 
@@ -105,7 +105,5 @@ def _notes(result: Frontier, on_frontier: int, shown: int) -> list[str]:
     if shown < on_frontier:
         notes.insert(2, f"The fastest {shown} of them are shown.")
     if result.baseline is not None:
-        notes.append(
-            "seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides)."
-        )
+        notes.append("seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides).")
     return notes
