@@ -52,7 +52,9 @@ _BY_MODULE: dict[str, tuple[str, ...]] = {
         "sequence_lag",
         "within_lag",
     ),
-    "masks": ("completion_token_mask",),
+    "masks": ("completion_ended", "completion_lengths", "completion_token_mask", "truncation_flags"),
+    "mask_algebra": ("combined_mask", "mask_from_lengths", "shifted_mask", "trained_tokens"),
+    "masked_means": ("completion_statistics", "masked_mean"),
     "contract": ("rollout_contract_errors",),
 }
 
