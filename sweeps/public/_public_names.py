@@ -13,7 +13,14 @@ _BY_MODULE: dict[str, tuple[str, ...]] = {
     "lagsweep.sweeps.analysis": ("frontier", "paired_difference"),
     "lagsweep.sweeps.recommend": ("recommend",),
     "lagsweep.sweeps.plots": ("plot_frontier", "plot_heatmap", "plot_timeline", "plot_lag"),
-    "lagsweep.sweeps.checkpoint": ("make_checkpoint", "checkpoint_as_dict"),
+    "lagsweep.sweeps.checkpoint": (
+        "make_checkpoint",
+        "checkpoint_as_dict",
+        "save_checkpoint",
+        "load_checkpoint",
+        "latest_checkpoint",
+        "restore_rng",
+    ),
     "lagsweep.sweeps.drill": ("recovery_drill",),
 }
 
