@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 _BY_MODULE: dict[str, tuple[str, ...]] = {
-    "memory": ("BYTES_PER_GIB", "human_bytes", "model_state_bytes", "ideal_sharded_memory", "peak_memory"),
-    "kv_cache": ("kv_cache_bytes",),
+    "units": ("BYTES_PER_GB", "BYTES_PER_GIB", "human_bytes", "parse_bytes"),
+    "memory": ("model_state_bytes",),
+    "recipes": (
+        "RECIPES",
+        "adafactor_state_bytes",
+        "block_scaled_bytes",
+        "blockwise_8bit_state_bytes",
+    ),
+    "sharding": ("gathered_layer_bytes", "ideal_sharded_memory"),
+    "activations": ("activation_bytes", "logits_peak_bytes"),
+    "phases": ("peak_memory",),
+    "kv_cache": ("kv_cache_bytes", "latent_kv_cache_bytes", "paged_kv_cache"),
+    "kv_layers": ("KVLayer", "hybrid_kv_cache_bytes", "sliding_window_tokens"),
+    "kv_capacity": ("group_cache_tokens", "max_sequences", "stage_capacity"),
+    "model_shapes": ("ExpertShape", "LatentShape", "ModelShape", "model_kv_layers"),
+    "parameters": ("lora_parameters", "parameter_count", "parameter_tensors", "tensor_shapes"),
+    "parameter_ranks": ("parameters_on_rank",),
     "overlap": ("pipeline_report", "straggler_report"),
     "makespan": ("pipeline_makespan",),
     "stragglers": (

@@ -123,7 +123,7 @@ class ModelShape:
         return self.num_layers - self.dense_layers
 
 
-def kv_layers(shape: ModelShape) -> tuple[KVLayer, ...]:
+def model_kv_layers(shape: ModelShape) -> tuple[KVLayer, ...]:
     """List a model's layers as KV layers, full attention first.
 
     Examples
@@ -131,7 +131,7 @@ def kv_layers(shape: ModelShape) -> tuple[KVLayer, ...]:
     >>> shape = ModelShape(name="tiny", num_layers=4, hidden_size=64, num_heads=4, num_kv_heads=2,
     ...                    head_dim=16, ffn_size=128, vocabulary_size=256, sliding_window=8,
     ...                    sliding_layers=3)
-    >>> [(layer.kind, layer.copies) for layer in kv_layers(shape)]
+    >>> [(layer.kind, layer.copies) for layer in model_kv_layers(shape)]
     [('full', 1), ('sliding', 3)]
     """
     if shape.latent is not None:

@@ -9,16 +9,20 @@ from lagsweep.errors import ConfigError, message
 from lagsweep.kernels._exact import Exact, check_divides, count
 from lagsweep.kernels.kv_cache import heads_on_rank
 from lagsweep.kernels.model_shapes import ModelShape
-from lagsweep.kernels.parameters import ParameterTensor, parameter_tensors
+from lagsweep.kernels.parameters import PARTS, ParameterTensor, parameter_tensors
 
 
 @dataclass(frozen=True)
 class StageParameters:
-    """Parameters on one rank of each pipeline stage; the most loaded stage decides what fits."""
+    """Parameters on one rank of each pipeline stage; the most loaded stage decides what fits.
+
+    ``parts`` splits each stage's count by part: embedding, head, attention, mlp, experts, router, norm.
+    """
 
     per_stage: tuple[int, ...]
     most_loaded: int
     stage: int
+    parts: tuple[dict[str, int], ...]
 
 
 def _rank_elements(
@@ -75,7 +79,7 @@ def parameters_on_rank(
     Returns
     -------
     StageParameters
-        ``per_stage``, ``most_loaded`` and its ``stage``.
+        ``per_stage``, ``most_loaded`` and its ``stage``, ``parts`` of each stage.
 
     Raises
     ------
@@ -110,17 +114,18 @@ def parameters_on_rank(
         raise ConfigError(message("expert_parallel", "needs a mixture of experts", expert_parallel, way_out))
     tp, pp, ep = ranks.numerator, stages.numerator, spread.numerator
     of_kind = {"all": shape.num_layers, "dense": shape.dense_layers, "expert": shape.expert_layers}
-    per_stage = []
+    parts = []
     for stage in range(pp):
         here = _stage_layers(shape, stage, pp)
-        total = 0
+        on_rank = dict.fromkeys(PARTS, 0)
         for tensor in parameter_tensors(shape):
             copies = tensor.copies // of_kind.get(tensor.layers, 1) * here[tensor.layers]
             if tensor.cut == "experts":
                 copies //= ep
-            total += copies * _rank_elements(tensor, shape, tp, tp if ep == 1 else 1)
+            on_rank[tensor.part] += copies * _rank_elements(tensor, shape, tp, tp if ep == 1 else 1)
         if shape.tied_embeddings and pp > 1 and stage == pp - 1:
-            total += -(-shape.vocabulary_size // tp) * shape.hidden_size
-        per_stage.append(total)
+            on_rank["head"] += -(-shape.vocabulary_size // tp) * shape.hidden_size
+        parts.append(on_rank)
+    per_stage = tuple(sum(on_rank.values()) for on_rank in parts)
     most = max(per_stage)
-    return StageParameters(tuple(per_stage), most, per_stage.index(most))
+    return StageParameters(per_stage, most, per_stage.index(most), tuple(parts))
