@@ -304,6 +304,12 @@ def _advance_kernel(
     idle_slot_ticks = state[S_IDLE_SLOT_TICKS]
     trainer_wait_ticks = state[S_TRAINER_WAIT_TICKS]
     queue_token_ticks = sums[F_QUEUE_TOKEN_TICKS]
+    # s = drift * sqrt(lag) and exp(s**2) of the lags that occur.
+    spreads = np.empty(LAG_BINS, np.float64)
+    inflations = np.empty(LAG_BINS, np.float64)
+    for lag in range(LAG_BINS):
+        spreads[lag] = drift * math.sqrt(np.float64(lag))
+        inflations[lag] = exp_saturating(spreads[lag] * spreads[lag])
     resumed = min(next_rollout, buffer_size)
     if drawn[0] < resumed:
         # A restored state comes without draws; they are a function of the seed, so they come back.
@@ -390,8 +396,10 @@ def _advance_kernel(
                     sums[F_ESS_MIN] = min(sums[F_ESS_MIN], ess)
                     sums[F_EXPECTED_ESS_SUM] += expected_ess
                     sums[F_EFFECTIVE_TOKENS] += np.float64(state[S_TRAINING_TOKENS]) * expected_ess
-                    for lag in range(LAG_BINS):
+                for lag in range(min(state[S_TRAINING_LAG_MAX], LAG_BINS - 1) + 1):
+                    if measured:
                         lag_counts[lag] += training_lags[lag]
+                    training_lags[lag] = 0
                 if record_batches:
                     row = state[S_BATCH_ROWS]
                     batch_rows[row, B_START] = state[S_TRAINING_START]
@@ -482,12 +490,7 @@ def _advance_kernel(
                 tokens = np.int64(0)
                 lag_sum = np.int64(0)
                 lag_max = np.int64(0)
-                training_lags[:] = 0
                 first = head
-                # Log weights of the batch, and the sum of exp(s**2); both per lag wherever possible.
-                last_lag = np.int64(0)
-                spread = 0.0
-                inflation = 1.0
                 inflation_sum = 0.0
                 largest = -math.inf
                 while tokens < budget:
@@ -496,9 +499,11 @@ def _advance_kernel(
                     lag = version - ring[source, R_VERSION]
                     lag_sum += lag
                     training_lags[min(lag, LAG_BINS - 1)] += 1
-                    if lag != last_lag:
-                        last_lag = lag
-                        lag_max = max(lag_max, lag)
+                    lag_max = max(lag_max, lag)
+                    if lag < LAG_BINS:
+                        spread = spreads[lag]
+                        inflation = inflations[lag]
+                    else:
                         spread = drift * math.sqrt(np.float64(lag))
                         inflation = exp_saturating(spread * spread)
                     log_weight = 0.0
