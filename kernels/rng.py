@@ -82,7 +82,7 @@ def _philox_rounds_integers(k0, k1, c0, c1, c2, c3):
 
 
 # An intrinsic cannot be called from Python, so the choice is made once, here.
-if numba_config.DISABLE_JIT:
+if numba_config.DISABLE_JIT:  # type: ignore[attr-defined]
     philox_rounds = _philox_rounds_integers
 else:
     philox_rounds = jit(inline=True)(_philox_rounds_wrapping)

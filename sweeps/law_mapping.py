@@ -7,11 +7,12 @@ where given, must be that of the law that comes out: so a changed file or table 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lagsweep.errors import ConfigError, message, nearest
+from lagsweep.sweeps.law_values import one_real
 
 
 def law_from_mapping(
@@ -99,6 +100,15 @@ def _check_arguments(
             )
 
 
+def law_data(
+    spec: Mapping[str, Any], embedded: Mapping[str, Any] | None, digest: str, embed: bool
+) -> dict[str, Any]:
+    """Give a law as data: its spec, with its digest if it is from a file; or, to embed, what the file held."""
+    chosen = spec if embedded is None or not embed else embedded
+    data = {key: list(value) if isinstance(value, list) else value for key, value in chosen.items()}
+    return data if embedded is None or embed else {**data, "digest": digest}
+
+
 def law_text(class_name: str, spec: Mapping[str, Any]) -> str:
     """Write a law as the call that makes it; long rows of numbers only by their size.
 
@@ -113,3 +123,47 @@ def law_text(class_name: str, spec: Mapping[str, Any]) -> str:
         if key != "law"
     ]
     return f"{class_name}.{spec['law']}({', '.join(shown)})"
+
+
+def checked_parts(law_class: Any, parts: Any) -> tuple[tuple[float, Any], ...]:
+    """Check the parts of a mixture: pairs of a weight above 0 and a law without rows.
+
+    Raises
+    ------
+    ConfigError
+        If there is no part, or one is something else.
+    """
+    way_out = "Give pairs, as [(0.7, LengthLaw.fixed(100)), (0.3, LengthLaw.fixed(200))]."
+    if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Sequence) or len(parts) == 0:
+        raise ConfigError(message("parts", "must be a list of pairs of weight and law", parts, way_out))
+    checked = []
+    for i, part in enumerate(parts):
+        place = f"parts, position {i}"
+        if not isinstance(part, Sequence) or len(part) != 2 or not isinstance(part[1], law_class):
+            raise ConfigError(message(place, "must be a pair of weight and law", part, way_out))
+        weight, law = one_real(f"{place}, weight", part[0], above=0), part[1]
+        if law.rows is not None:
+            lengths_alone = "Take its lengths alone: LengthLaw.empirical(law.rows.tokens)."
+            raise ConfigError(
+                message(place, "must be a law without pairs or groups", law.name, lengths_alone)
+            )
+        checked.append((weight, law))
+    return tuple(checked)
+
+
+def parts_from_data(law_class: Any, parts: Any, folder: Any) -> list[tuple[Any, Any]]:
+    """Turn the parts of a mixture as data, laws with a weight each, into pairs of weight and law."""
+    field = "response_length.parts"
+    if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):
+        raise ConfigError(
+            message(field, "must be a list of laws with weights", parts, "Give a list of tables.")
+        )
+    pairs = []
+    for part in parts:
+        if not isinstance(part, Mapping) or "weight" not in part:
+            raise ConfigError(
+                message(field, "must each have a weight", part, "Add weight = 0.5, for example.")
+            )
+        law = {key: value for key, value in part.items() if key != "weight"}
+        pairs.append((part["weight"], law_class.from_dict(law, folder)))
+    return pairs

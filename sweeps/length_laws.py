@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +33,20 @@ from lagsweep.kernels.length_table import (
     table_from_cdf_values,
     table_from_counts,
 )
+from lagsweep.sweeps.law_base import FrozenLaw
 from lagsweep.sweeps.law_distributions import normal_distribution, scipy_distribution
 from lagsweep.sweeps.law_files import Columns
-from lagsweep.sweeps.law_mapping import law_from_mapping, law_text
+from lagsweep.sweeps.law_mapping import checked_parts, law_data, law_from_mapping, law_text, parts_from_data
 from lagsweep.sweeps.law_values import lengths_from, one_real, one_whole, seconds_from, token_range
 from lagsweep.sweeps.seconds_laws import SecondsLaw
+from lagsweep.sweeps.shipped import shipped_data, source_text
 from lagsweep.sweeps.trace_rows import TraceRows
 
 __all__ = ["LengthLaw", "SecondsLaw"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LengthLaw:
+class LengthLaw(FrozenLaw):
     """A law of the response length in whole tokens, at least 1. Build one with a class method.
 
     Two laws are equal when their tables, their cut and their rows (pairs, groups) are: names and sources
@@ -168,16 +170,9 @@ class LengthLaw:
     def from_scipy(
         cls, name: str, minimum: int = 1, maximum: int | None = None, **parameters: float
     ) -> LengthLaw:
-        """Take any continuous law of ``scipy.stats`` by name, clipped to minimum … maximum tokens.
+        """Take any continuous law of ``scipy.stats`` by its name there, clipped to minimum … maximum tokens.
 
-        Parameters
-        ----------
-        name : str
-            As SciPy spells it, for example ``"gamma"``.
-        minimum, maximum : int
-            Ends in tokens; the maximum must be given.
-        **parameters : float
-            The distribution's shape parameters by name, ``loc`` and ``scale``.
+        The maximum must be given; parameters are the shape parameters by name, ``loc`` and ``scale``.
 
         Examples
         --------
@@ -245,7 +240,7 @@ class LengthLaw:
 
         The mixture is cut at its maximum if every part that reaches the maximum was cut there.
         """
-        pairs = _checked_parts(parts)
+        pairs = checked_parts(cls, parts)
         low, cdf = mix_tables([(weight, law.minimum, law.cdf) for weight, law in pairs])
         high = low + cdf.size - 1
         cut = all(law.cut_at_maximum for _, law in pairs if law.largest_tokens == high)
@@ -272,9 +267,14 @@ class LengthLaw:
         >>> law.minimum, law.maximum
         (11, 7121)
         """
-        from lagsweep.sweeps.shipped import load_shipped
-
-        return load_shipped(cls, name)
+        kind, tokens, column = shipped_data(name)
+        labels: dict[str, Any] = {"name": name, "source": source_text(name)}
+        labels["spec"] = {"law": "shipped", "name": name}
+        if kind == "pairs":
+            return cls._from_rows(TraceRows.of_pairs(tokens, np.array(column, dtype=np.float64)), **labels)
+        if kind == "groups":
+            return cls._from_rows(TraceRows.of_groups(tokens, column), **labels)
+        return cls._counted(tokens, np.array(column, dtype=np.int64), **labels)
 
     @classmethod
     def paired(cls, tokens: Sequence[int], seconds: Sequence[float]) -> LengthLaw:
@@ -371,11 +371,8 @@ class LengthLaw:
         return self.rows.group_of_row if self.rows is not None else None
 
     def within_group_correlation(self) -> float:
-        """Say how alike the lengths of one prompt are: the intraclass correlation of a grouped law.
-
-        See :meth:`lagsweep.sweeps.trace_rows.TraceRows.within_group_correlation`.
-        """
-        if self.rows is None or self.rows.group_starts is None:
+        """Say how alike the lengths of one prompt are: a grouped law's intraclass correlation, ICC(1)."""
+        if self.rows is None:
             raise ConfigError(
                 message("law", "must have groups", self.name, "Build it with LengthLaw.grouped_from_file.")
             )
@@ -429,9 +426,7 @@ class LengthLaw:
         if self.parts:
             parts = [{"weight": weight, **law.to_dict(embed)} for weight, law in self.parts]
             return {"law": "mixture", "parts": parts}
-        if self.embedded is None:
-            return dict(self.spec)
-        return dict(self.embedded) if embed else {**self.spec, "digest": self.content_digest}
+        return law_data(self.spec, self.embedded, self.content_digest, embed)
 
     @classmethod
     def from_dict(cls, mapping: Any, folder: Any = None) -> LengthLaw:
@@ -453,7 +448,7 @@ class LengthLaw:
         """
 
         def mixture(parts: Any) -> LengthLaw:
-            return cls.mixture(_parts_from_data(parts, folder))
+            return cls.mixture(parts_from_data(cls, parts, folder))
 
         constructors = {name: getattr(cls, name) for name in _CONSTRUCTORS} | {"mixture": mixture}
         return law_from_mapping(mapping, constructors, "response_length", folder)
@@ -465,33 +460,13 @@ class LengthLaw:
             return self.digest
         return hashlib.sha256(f"{self.digest} {self.rows.digest}".encode()).hexdigest()
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LengthLaw):
-            return NotImplemented
-        mine, its = (law.content_digest for law in (self, other))
-        return mine == its and self.cut_at_maximum == other.cut_at_maximum
-
-    def __hash__(self) -> int:
-        return hash((self.content_digest, self.cut_at_maximum))
+    def _identity(self) -> tuple[Any, ...]:
+        return self.content_digest, self.cut_at_maximum
 
     def __repr__(self) -> str:
         if self.parts:
             return f"LengthLaw.mixture({list(self.parts)!r})"
         return law_text("LengthLaw", self.spec)
-
-    def __copy__(self) -> LengthLaw:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> LengthLaw:
-        return self
-
-    def __reduce__(self) -> Any:
-        # Built anew, because NumPy's pickles forget that an array is read-only.
-        return _rebuilt, ({f.name: getattr(self, f.name) for f in fields(self) if f.init},)
-
-
-def _rebuilt(arguments: dict[str, Any]) -> LengthLaw:
-    return LengthLaw(**arguments)
 
 
 def _text(path: Any) -> str:
@@ -501,55 +476,6 @@ def _text(path: Any) -> str:
 def _file_labels(columns: Columns, column: str) -> dict[str, str]:
     label = f"{columns.path.name}:{column}"
     return {"name": label, "source": f"File {columns.path.name}, column {column}."}
-
-
-def _checked_parts(parts: Any) -> tuple[tuple[float, LengthLaw], ...]:
-    """Check the parts of a mixture: pairs of a weight above 0 and a law without rows."""
-    way_out = "Give pairs, as [(0.7, LengthLaw.fixed(100)), (0.3, LengthLaw.fixed(200))]."
-    if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Sequence) or len(parts) == 0:
-        raise ConfigError(message("parts", "must be a list of pairs of weight and law", parts, way_out))
-    checked = []
-    for i, part in enumerate(parts):
-        if not isinstance(part, Sequence) or len(part) != 2 or not isinstance(part[1], LengthLaw):
-            raise ConfigError(
-                message(f"parts, position {i}", "must be a pair of weight and law", part, way_out)
-            )
-        weight, law = one_real(f"parts, position {i}, weight", part[0], above=0), part[1]
-        if law.rows is not None:
-            raise ConfigError(
-                message(
-                    f"parts, position {i}",
-                    "must be a law without pairs or groups",
-                    law.name,
-                    "Take its lengths alone: LengthLaw.empirical(law.rows.tokens).",
-                )
-            )
-        checked.append((weight, law))
-    return tuple(checked)
-
-
-def _parts_from_data(parts: Any, folder: Any) -> list[tuple[Any, LengthLaw]]:
-    """Turn the parts of a mixture as data into pairs of weight and law."""
-    if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):
-        raise ConfigError(
-            message(
-                "response_length.parts",
-                "must be a list of laws with weights",
-                parts,
-                "Give a list of tables.",
-            )
-        )
-    pairs = []
-    for part in parts:
-        if not isinstance(part, Mapping) or "weight" not in part:
-            raise ConfigError(
-                message(
-                    "response_length.parts", "must each have a weight", part, "Add weight = 0.5, for example."
-                )
-            )
-        law = {key: value for key, value in part.items() if key != "weight"}
-        pairs.append((part["weight"], LengthLaw.from_dict(law, folder)))
-    return pairs
 
 
 _CONSTRUCTORS = (

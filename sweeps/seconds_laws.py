@@ -20,16 +20,17 @@ import numpy as np
 
 from lagsweep.errors import ConfigError, message
 from lagsweep.kernels.length_table import guide_table
+from lagsweep.sweeps.law_base import FrozenLaw
 from lagsweep.sweeps.law_distributions import midpoints, normal_quantile, scipy_distribution
 from lagsweep.sweeps.law_files import Columns
-from lagsweep.sweeps.law_mapping import law_from_mapping, law_text
+from lagsweep.sweeps.law_mapping import law_data, law_from_mapping, law_text
 from lagsweep.sweeps.law_values import one_real, seconds_from, valid_seconds
 
 QUANTILES = 4096
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SecondsLaw:
+class SecondsLaw(FrozenLaw):
     """A law of durations in seconds, finite and at least 0. Build one with a class method.
 
     Equal tables make equal laws. Laws are frozen and hashable, can be pickled, and are their own copies.
@@ -180,9 +181,7 @@ class SecondsLaw:
 
     def to_dict(self, embed: bool = False) -> dict[str, Any]:
         """Describe the law as plain data; with ``embed`` also what was read from a file."""
-        if self.embedded is None:
-            return dict(self.spec)
-        return dict(self.embedded) if embed else {**self.spec, "digest": self.digest}
+        return law_data(self.spec, self.embedded, self.digest, embed)
 
     @classmethod
     def from_dict(cls, mapping: Any, folder: Any = None) -> SecondsLaw:
@@ -201,28 +200,11 @@ class SecondsLaw:
         """The digest; the name is shared with laws that hold more than a table."""
         return self.digest
 
-    def __eq__(self, other: object) -> bool:
-        return self.digest == other.digest if isinstance(other, SecondsLaw) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.digest,)
 
     def __repr__(self) -> str:
         return law_text("SecondsLaw", self.spec)
-
-    def __copy__(self) -> SecondsLaw:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> SecondsLaw:
-        return self
-
-    def __reduce__(self) -> Any:
-        names = ("values_seconds", "cdf", "name", "spec", "source", "embedded")
-        return _rebuilt, ({name: getattr(self, name) for name in names},)
-
-
-def _rebuilt(arguments: dict[str, Any]) -> SecondsLaw:
-    return SecondsLaw(**arguments)
 
 
 _CONSTRUCTORS = ("fixed", "uniform", "exponential", "lognormal", "from_scipy", "empirical", "from_file")

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lagsweep.errors import ConfigError, message, nearest
-from lagsweep.sweeps.trace_rows import TraceRows
 
 _FOLDER = files("lagsweep.sweeps") / "shipped_laws"
 
@@ -28,8 +27,13 @@ def shipped_index() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def load_shipped(law_class: Any, name: str) -> Any:
-    """Load one shipped law.
+def shipped_data(name: str) -> tuple[str, np.ndarray, list[str]]:
+    """Read one shipped law.
+
+    Returns
+    -------
+    (str, ndarray of int64, list of str)
+        Its kind (``"counts"``, ``"pairs"`` or ``"groups"``), the tokens, and the other column as text.
 
     Raises
     ------
@@ -40,18 +44,12 @@ def load_shipped(law_class: Any, name: str) -> Any:
     if name not in index:
         way_out = nearest(str(name), index) or f"Shipped laws: {', '.join(index)}."
         raise ConfigError(message("name", "must be a shipped law", name, way_out))
-    entry = index[name]
-    text = (_FOLDER / f"{name}.csv").read_text(encoding="ascii").splitlines()[1:]
-    columns = np.array([line.split(",") for line in text]).T
-    labels = {"name": name, "source": source_text(entry), "spec": {"law": "shipped", "name": name}}
-    tokens = columns[0].astype(np.int64)
-    if entry["kind"] == "pairs":
-        return law_class._from_rows(TraceRows.of_pairs(tokens, columns[1].astype(np.float64)), **labels)
-    if entry["kind"] == "groups":
-        return law_class._from_rows(TraceRows.of_groups(tokens, columns[1].tolist()), **labels)
-    return law_class._counted(tokens, columns[1].astype(np.int64), **labels)
+    lines = (_FOLDER / f"{name}.csv").read_text(encoding="ascii").splitlines()[1:]
+    cells = [line.split(",") for line in lines]
+    return index[name]["kind"], np.array([int(row[0]) for row in cells]), [row[1] for row in cells]
 
 
-def source_text(entry: dict[str, Any]) -> str:
+def source_text(name: str) -> str:
     """Write an entry of the index as the text of ``law.source``."""
+    entry = shipped_index()[name]
     return f"{entry['about']} Source: {entry['source']}. License: {entry['license']}. {entry['attribution']}"

@@ -90,7 +90,8 @@ class TraceRows:
         """Give the rows as plain data, by the arguments of ``LengthLaw.paired`` or ``LengthLaw.grouped``."""
         if self.seconds is not None:
             return {"law": "paired", "tokens": self.tokens.tolist(), "seconds": self.seconds.tolist()}
-        return {"law": "grouped", "tokens": self.tokens.tolist(), "groups": self.group_of_row.tolist()}
+        groups = [] if self.group_of_row is None else self.group_of_row.tolist()
+        return {"law": "grouped", "tokens": self.tokens.tolist(), "groups": groups}
 
     def within_group_correlation(self) -> float:
         """Give the intraclass correlation of the lengths, ICC(1): 1 if groups tell all, near 0 if nothing.
@@ -104,8 +105,12 @@ class TraceRows:
         Raises
         ------
         ConfigError
-            If there is one group only, or no group with two rows.
+            If there are no groups, one only, or none with two rows.
         """
+        if self.group_starts is None or self.group_of_row is None:
+            raise ConfigError(
+                message("groups", "must be there", None, "Build the law with LengthLaw.grouped_from_file.")
+            )
         sizes = np.diff(self.group_starts).astype(np.float64)
         groups, n = sizes.size, float(self.tokens.size)
         if groups < 2 or n == groups:
