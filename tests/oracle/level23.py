@@ -5,7 +5,8 @@ choice) and shares only the draws and ticks with the level 1 twin, which it must
 
 Settings are as for the level 1 twin, with the fields of levels 2 and 3. ``environment_seconds`` is none or a
 mapping with ``values`` and ``cdf``; ``limits`` is a list of (count, done, groups); a paired law carries
-``rows``, a list of (tokens, seconds) in ascending order, in place of its table.
+``rows``, a list of (tokens, seconds) in ascending order, in place of its table, and a law of whole groups
+``groups``, the lengths of each, beside it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Law:
     """The table of lengths, or the rows of a trace of (tokens, seconds)."""
 
     def __init__(self, law):
-        self.rows = law.get("rows")
+        self.rows, self.groups = law.get("rows"), law.get("groups")
         if self.rows is not None:
             self.minimum, self.maximum = self.rows[0][0], self.rows[-1][0]
             self.mean = math.fsum(tokens for tokens, _ in self.rows) / len(self.rows)
@@ -71,6 +72,13 @@ class Law:
         self.maximum = self.minimum + len(self.cdf) - 1
         steps = itertools.pairwise([0.0, *self.cdf])
         self.mean = math.fsum((self.minimum + i) * (high - low) for i, (low, high) in enumerate(steps))
+
+    def draw_of_group(self, u, place):
+        """Return the tokens of a group's member: the row drawn by the first, then the next ones in turn."""
+        place_of_row = [(group, first) for group in self.groups for first in range(len(group))]
+        row_cdf = [(i + 1) / len(place_of_row) for i in range(len(place_of_row))]
+        group, first = place_of_row[bisect.bisect_right(row_cdf, u)]
+        return group[(first + place) % len(group)]
 
     def draw(self, u):
         """Return tokens and, for a trace of pairs, the seconds of the same row."""
@@ -777,6 +785,10 @@ class Run:
             self.next_number += 1
         words = self.words.block(member.number)
         tokens, paired_seconds = self.law.draw(uniform(words[0]))
+        if self.law.groups is not None:
+            members = member.group.members
+            first = self.words.block(members[0].number)
+            tokens = self.law.draw_of_group(uniform(first[0]), members.index(member))
         sigma = self.s["prompt_sigma"]
         if sigma > 0:
             z = normal(self.group_words.block(member.group.number)[0])

@@ -111,12 +111,14 @@ THEMES = ("free", "free", "free", "stale", "publish", "starve", "stall", "sequen
 
 
 @st.composite
-def pipeline_settings(draw, themes=THEMES, laws=LAWS):
-    """Draw plain settings of one small run of level 1."""
+def pipeline_settings(draw, themes=THEMES, laws=LAWS, describe=None):
+    """Draw plain settings of one small run of level 1; `describe` gives a law's mean and maximum."""
+    describe = describe or (lambda law: (law_mean(law), law_maximum(law)))
     pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     theme = pick(*themes)
     law = pick(*laws)
-    mean, longest = max(1, round(law_mean(law))), law_maximum(law)
+    mean, longest = describe(law)
+    mean = max(1, round(mean))
     workers = pick(1, 2, 2, 3, 4, 6)
     batch = max(1, round(mean * pick(0, 0.5, 1, 2, 2, 3, 5)))
     # One mean rollout lasts a round time, whatever the law.

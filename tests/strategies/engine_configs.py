@@ -1,0 +1,254 @@
+"""Hypothesis strategies of pipeline settings, levels 2 and 3: engine, publications, groups, admission.
+
+Settings are plain, as in `strategies.pipeline_configs`. There are more laws,
+``("paired", ((tokens, seconds), …))`` and ``("grouped", ((tokens, …), …))``; laws in seconds are
+``(seconds, …)``, each equally likely; limits are ``(count, done, groups)``. `to_twin` and `to_config` turn
+them into what the twin and the package take.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+from hypothesis import strategies as st
+from strategies import pipeline_configs as level_1
+from strategies.pipeline_configs import LAWS, law_mean, pipeline_settings
+
+PAIRED = ("paired", ((50, 0.0), (50, 1.0), (100, 0.5), (100, 2.0), (200, 0.25)))
+GROUPED = ("grouped", ((100, 120, 140), (20,), (60, 60), (200, 50, 50, 50)))
+ABORT_ONLY = ("resume_seconds", "reprefill_tokens_per_second")
+
+
+def tokens_of(law):
+    """Return every length of a trace law, else None."""
+    if law[0] == "paired":
+        return [tokens for tokens, _ in law[1]]
+    if law[0] == "grouped":
+        return [tokens for group in law[1] for tokens in group]
+    return None
+
+
+def counts_law(law):
+    """Return a trace law as the table of its lengths, any other law as it is."""
+    tokens = tokens_of(law)
+    if tokens is None:
+        return law
+    low = min(tokens)
+    return ("table", low, tuple(tokens.count(k) for k in range(low, max(tokens) + 1)))
+
+
+@functools.cache
+def build_law(law):
+    """Return the package's law."""
+    from lagsweep.sweeps.length_laws import LengthLaw
+
+    if law[0] == "paired":
+        return LengthLaw.paired(*zip(*law[1]))
+    if law[0] == "grouped":
+        ids = [number for number, group in enumerate(law[1]) for _ in group]
+        return LengthLaw.grouped(tokens_of(law), ids)
+    return level_1.build_law(law)
+
+
+def to_twin(settings):
+    """Return the settings as the twin takes them."""
+    law = settings["response_length"]
+    twin = level_1.to_twin({**settings, "response_length": counts_law(law)})
+    if law[0] == "paired":
+        twin["response_length"]["rows"] = sorted(law[1])
+    elif law[0] == "grouped":
+        twin["response_length"]["groups"] = law[1]
+    seconds = settings.get("environment_seconds")
+    if seconds is not None:
+        values = sorted(set(seconds))
+        counts = itertools.accumulate(seconds.count(value) for value in values)
+        twin["environment_seconds"] = {"values": values, "cdf": [count / len(seconds) for count in counts]}
+    return twin
+
+
+def to_config(settings):
+    """Return the settings as a checked ``PipelineConfig``."""
+    from lagsweep.sweeps.config import Limit, PipelineConfig
+    from lagsweep.sweeps.seconds_laws import SecondsLaw
+
+    plain = {**settings, "response_length": build_law(settings["response_length"])}
+    if plain.get("environment_seconds") is not None:
+        plain["environment_seconds"] = SecondsLaw.empirical(plain["environment_seconds"])
+    if "limits" in plain:
+        plain["limits"] = [Limit(count=c, done=d, groups=g) for c, d, g in plain["limits"]]
+    return PipelineConfig(**plain)
+
+
+def engine_part(pick):
+    """Draw the options of level 2, most of them off."""
+    drawn = {"publication": pick("background", "drain", "pause", "abort", "abort")}
+    if drawn["publication"] == "abort":
+        drawn["resume_seconds"] = pick(0.0, 0.0, 0.25, 1.0)
+        drawn["reprefill_tokens_per_second"] = pick(None, 100.0, 400.0)
+    if pick(False, True):
+        drawn["decode_slowdown_per_rollout"] = pick(0.1, 1.0, 0.037, 5.0)
+    if pick(False, False, True):
+        drawn["environment_seconds"] = pick((1.0,), (0.0, 0.5), (0.25, 0.25, 3.0))
+    if pick(False, False, True):
+        drawn["prompt_tokens"] = pick(10, 100)
+    if pick(False, False, True):
+        drawn["train_slowdown_when_generating"] = pick(0.2, 1.0, 3.0)
+    if pick(False, False, True):
+        drawn["drift_length_exponent"] = pick(0.5, 1.0, -0.5)
+    drawn["publication_blocks_trainer"] = pick(False, False, True)
+    return drawn
+
+
+def limits_part(pick, batch):
+    """Draw the admission ledger: none, one or two limits."""
+    if batch is None:
+        return [(pick("started", "finished"), "popped", pick(1, 2, 4, 8)) for _ in range(pick(0, 1, 1))]
+    room = (batch, batch, 2 * batch, 3 * batch, batch + 1, max(1, batch // 2))
+    return [
+        (pick("started", "started", "finished"), pick("published", "popped", "trained"), pick(*room))
+        for _ in range(pick(0, 1, 1, 1, 2))
+    ]
+
+
+@st.composite
+def engine_settings(draw, level_2=True, level_3=True):
+    """Draw plain settings of one small run of levels 2 and 3."""
+    pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
+    laws = (*LAWS, PAIRED) if level_2 else LAWS
+    themes = ("free", "free", "stale", "publish")
+    describe = lambda law: (mean_of(law), longest_of(law))  # noqa: E731
+    settings = draw(pipeline_settings(themes=themes, laws=laws, describe=describe))
+    if level_2:
+        settings |= engine_part(pick)
+        if settings["response_length"][0] == "paired":
+            settings.pop("environment_seconds", None)
+    if level_3:
+        settings |= draw(group_part(settings))
+        if settings.get("publication") != "abort":
+            settings = {name: value for name, value in settings.items() if name not in ABORT_ONLY}
+    return settings
+
+
+def system_part(pick):
+    """Draw rules like those of a real system: they keep a run going where rules at random often stall it."""
+    batch = pick(1, 2, 2, 3, 4)
+    ahead = pick(1, 2, 2, 3)
+    started_order = {"queue_order": "started", "stale_check": "never"}
+    by_batch = {"admit": "batch", "publication_blocks_trainer": pick(True, True, False), **started_order}
+    room = {"max_running_groups": pick(batch, batch + 1, 3 * batch)}
+    rules = pick(
+        {"limits": [("started", "published", batch)], "publication": "drain", **started_order},
+        {"limits": [("started", "popped", ahead * batch)], "publication": "drain", **by_batch},
+        {
+            "limits": [("started", "popped", ahead * batch)],
+            "publication": "pause",
+            "one_batch_at_a_time": True,
+            **by_batch,
+        },
+        {"limits": [("started", "published", ahead * batch)], "publication": "drain", **by_batch},
+        {"stale_check": "dequeue", "cancel_in_flight": True, "queue_order": pick("fifo", "freshest")},
+        {
+            "limits": [("started", "published", ahead * batch)],
+            "publication": "abort",
+            "publication_blocks_trainer": True,
+            "stale_check": "never",
+            **room,
+        },
+        {
+            "limits": [("started", "published", batch + pick(1, batch))],
+            "queue_order": "started",
+            "cancel_in_flight": True,
+            "publication": "abort",
+        },
+        {
+            "limits": [("started", "trained", ahead * batch)],
+            "queue_order": "oldest_version",
+            "stale_check": "dequeue",
+            "publication": "abort",
+        },
+        {
+            "limits": [("finished", "published", 2 * batch)],
+            "stale_check": "dequeue",
+            "cancel_in_flight": True,
+            "publication": "pause",
+            **room,
+        },
+        {"stale_check": "dequeue", "stale_action": "requeue", "redraw_on_requeue": pick(False, True), **room},
+        {"queue_overflow": "drop_oldest", "max_queue_groups": ahead * batch, "stale_check": "never"},
+        {"queue_order": "random", "stale_check": "dequeue", "publication": "drain"},
+    )
+    defaults = {"limits": [], "max_queue_tokens": None, "batch_tokens": None, "batch_groups": batch}
+    return {**defaults, **rules, "prefetch_batches": pick(0, 0, 1)}
+
+
+def mean_of(law):
+    """Return the mean length of any law."""
+    return law_mean(counts_law(law))
+
+
+@st.composite
+def group_part(draw, settings):
+    """Draw the options of level 3 that go with some settings."""
+    pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
+    size = pick(1, 1, 2, 3)
+    mean = max(1, round(mean_of(settings["response_length"])))
+    step_seconds = settings["batch_tokens"] / settings["train_tokens_per_second"]
+    drawn = {"group_size": size, "duration_seconds": settings["duration_seconds"] * size}
+    if size > 1 and pick(False, False, True):
+        if settings["response_length"][0] != "paired" and pick(False, True):
+            drawn["response_length"] = GROUPED
+        else:
+            drawn["prompt_sigma"] = pick(0.3, 1.0)
+    drawn |= system_part(pick) if pick(False, True) else rules_part(pick, settings["batch_tokens"] * size)
+    batch = drawn["batch_groups"]
+    step_tokens = drawn["batch_tokens"] or batch * size * mean
+    if step_seconds > 1e-9:
+        drawn["train_tokens_per_second"] = step_tokens / step_seconds
+    updates = pick(1, 1, 1, 2, 3)
+    drawn["updates_per_batch"] = updates if batch is None else min(batch, updates)
+    if pick(False, False, False, True):
+        drawn["filter_probability"] = pick(0.2, 0.5, 1.0)
+    if drawn.pop("draw_cap", False):
+        drawn["max_queue_tokens"] = step_tokens * pick(1, 2, 10)
+        if pick(False, False, True):
+            longest = size * longest_of(drawn.get("response_length", settings["response_length"]))
+            drawn |= {"admission": "reserve", "max_queue_tokens": longest * pick(1, 3) + pick(0, step_tokens)}
+    return drawn
+
+
+def rules_part(pick, batch_tokens):
+    """Draw rules at random."""
+    batch = pick(None, 1, 2, 2, 3, 4)
+    orders = (
+        "fifo",
+        "oldest_version",
+        "freshest",
+        "random",
+        *(() if batch is None else ("started", "started")),
+    )
+    drawn = {
+        "batch_groups": batch,
+        "batch_tokens": batch_tokens if batch is None else None,
+        "limits": limits_part(pick, batch),
+        "queue_order": pick(*orders),
+        "max_queue_tokens": None,
+        "draw_cap": pick(False, True),
+        "prefetch_batches": pick(0, 0, 0, 1, 2),
+        "max_running_groups": pick(None, None, None, 1, 2, 5, 0) if pick(False, True) else None,
+        "stale_check": pick("update", "dequeue", "never"),
+        "stale_action": pick("drop", "drop", "requeue"),
+        "cancel_in_flight": pick(False, False, True),
+    }
+    if batch is not None:
+        drawn["admit"] = pick("group", "group", "batch")
+        drawn["one_batch_at_a_time"] = drawn["admit"] == "batch" and pick(False, True)
+    drawn["redraw_on_requeue"] = drawn["stale_action"] == "requeue" and pick(False, True)
+    if pick(False, False, False, True):
+        drawn |= {"queue_overflow": "drop_oldest", "max_queue_groups": pick(1, 2, 4, 8)}
+    return drawn
+
+
+def longest_of(law):
+    """Return the longest response of any law."""
+    return level_1.law_maximum(counts_law(law))
