@@ -86,9 +86,8 @@ def mtbf_estimate(
         raise ConfigError(message("confidence", "must be below 1", confidence, "Give a share such as 0.95."))
     if failures_per_second is not None:
         if run_seconds is not None or failures is not None:
-            given = "both"
             rule = "must not stand beside run_seconds or failures"
-            raise ConfigError(message("failures_per_second", rule, given, _WAY_OUT))
+            raise ConfigError(message("failures_per_second", rule, failures_per_second, _WAY_OUT))
         mean = plain(1.0 / real_numbers("failures_per_second", failures_per_second, above=0))
         return MtbfEstimate(mean, mean, mean, level, "failure rate")
     for name, value in (("run_seconds", run_seconds), ("failures", failures)):

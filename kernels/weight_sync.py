@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lagsweep.kernels._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
 from lagsweep.kernels.units import BYTES_PER_GB
@@ -54,17 +54,6 @@ def gigabits_to_gigabytes_per_second(gigabits_per_second: ArrayLike) -> Floats:
     """
     way_out = "Give the link's rate in Gb/s."
     return plain(real_numbers("gigabits_per_second", gigabits_per_second, above=0, way_out=way_out) / 8.0)
-
-
-def _bytes_per_second(gigabytes_per_second: ArrayLike, efficiency: ArrayLike) -> NDArray[np.float64]:
-    """Check a link and give its useful rate in bytes per second."""
-    rate, share = broadcast(
-        gigabytes_per_second=real_numbers(
-            "gigabytes_per_second", gigabytes_per_second, above=0, way_out=_LINK
-        ),
-        efficiency=real_numbers("efficiency", efficiency, above=0, maximum=1, way_out=_EFFICIENCY),
-    )
-    return rate * BYTES_PER_GB * share
 
 
 @dataclass(frozen=True)
@@ -139,19 +128,22 @@ def transfer_report(
     >>> report.total_seconds, report.lower_bound_seconds
     (120.5, 0.5)
     """
-    rate = _bytes_per_second(gigabytes_per_second, efficiency)
-    line = BYTES_PER_GB * real_numbers("gigabytes_per_second", gigabytes_per_second, above=0)
-    payload, rate, line, setup, count, per_call = broadcast(
+    payload, line, share, setup, count, per_call = broadcast(
         payload_bytes=real_numbers("payload_bytes", payload_bytes, minimum=0),
-        gigabytes_per_second=rate,
-        line_rate=line,
+        gigabytes_per_second=real_numbers(
+            "gigabytes_per_second", gigabytes_per_second, above=0, way_out=_LINK
+        ),
+        efficiency=real_numbers("efficiency", efficiency, above=0, maximum=1, way_out=_EFFICIENCY),
         setup_seconds=real_numbers("setup_seconds", setup_seconds, minimum=0),
         calls=whole_numbers("calls", calls, minimum=0),
         seconds_per_call=real_numbers("seconds_per_call", seconds_per_call, minimum=0),
     )
-    wire, bound, called = payload / rate, payload / line, count * per_call
+    line = line * BYTES_PER_GB
+    wire, bound, called = payload / (line * share), payload / line, count * per_call
     total = setup + called + wire
     unbounded = np.where(total > 0, np.inf, 1.0)
+    with np.errstate(over="ignore"):  # a vanishing payload: infinitely often the bound is the answer
+        times_bound = np.divide(total, bound, out=unbounded, where=bound > 0)
     effective = np.divide(payload, total, out=np.zeros(total.shape), where=total > 0)
     return TransferReport(
         total_seconds=plain(total),
@@ -159,7 +151,7 @@ def transfer_report(
         call_seconds=plain(called),
         wire_seconds=plain(wire),
         lower_bound_seconds=plain(bound),
-        times_lower_bound=plain(np.divide(total, bound, out=unbounded, where=bound > 0)),
+        times_lower_bound=plain(times_bound),
         effective_gigabytes_per_second=plain(effective / BYTES_PER_GB),
     )
 
