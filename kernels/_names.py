@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _BY_MODULE: dict[str, tuple[str, ...]] = {
+    "rng": ("normals", "philox_words", "uniforms"),
+    "length_law": ("make_length_table", "sample_lengths", "sample_rows"),
     "units": ("BYTES_PER_GB", "BYTES_PER_GIB", "human_bytes", "parse_bytes"),
     "memory": ("model_state_bytes",),
     "recipes": (

@@ -33,7 +33,7 @@ __all__ = [
     "check_table",
     "guide_table",
     "law_moments",
-    "length_table",
+    "make_length_table",
     "member_row",
     "mix_tables",
     "pick_row",
@@ -104,7 +104,7 @@ def _sample_rows_kernel(uniforms, rows, picked):
         picked[i] = pick_row(uniforms[i], rows)
 
 
-def length_table(minimum: int, cdf: Any) -> LengthTable:
+def make_length_table(minimum: int, cdf: Any) -> LengthTable:
     """Check a table and add its guide.
 
     Parameters
@@ -125,7 +125,7 @@ def length_table(minimum: int, cdf: Any) -> LengthTable:
 
     Examples
     --------
-    >>> table = length_table(100, [0.25, 1.0])
+    >>> table = make_length_table(100, [0.25, 1.0])
     >>> sample_lengths([0.0, 0.25, 0.9], table).tolist()
     [100, 101, 101]
     """
@@ -165,7 +165,7 @@ def sample_lengths(uniforms: Any, table: Any) -> np.ndarray:
 
     Examples
     --------
-    >>> sample_lengths([[0.1, 0.6]], length_table(7, [0.5, 1.0])).tolist()
+    >>> sample_lengths([[0.1, 0.6]], make_length_table(7, [0.5, 1.0])).tolist()
     [[7, 8]]
     """
     array = _checked_uniforms(uniforms)

@@ -106,6 +106,12 @@ class TraceRows:
         ------
         ConfigError
             If there are no groups, one only, or none with two rows.
+
+        Examples
+        --------
+        >>> rows = TraceRows.of_groups(np.array([10, 14, 30, 34]), ["a", "a", "b", "b"])
+        >>> round(rows.within_group_correlation(), 2)  # (400 - 8) / (400 + 8)
+        0.96
         """
         if self.group_starts is None or self.group_of_row is None:
             raise ConfigError(
