@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from lagsweep.errors import CheckpointError, ConfigError, message
 ARRAY_DTYPES: frozenset[str] = frozenset(np.dtype(code).name for code in "?bhilqBHILQefdFD")
 _EXACT_INTEGER_LIMIT = 2**53
 _DEEPEST = 64
+_USUAL_NAN = struct.pack(">d", math.nan)
 
 
 def encode(value: Any, field: str = "state") -> Any:
@@ -105,7 +107,7 @@ def _encode(value: Any, field: str, depth: int) -> Any:
     if isinstance(value, int):
         return int(value) if abs(value) < _EXACT_INTEGER_LIMIT else {"$int": str(int(value))}
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
+        return float(value) if math.isfinite(value) else {"$float": _float_text(float(value))}
     if isinstance(value, bytes | bytearray):
         return {"$bytes": base64.b64encode(bytes(value)).decode("ascii")}
     if isinstance(value, np.ndarray):
@@ -146,6 +148,12 @@ def _python_scalar(value: np.generic, field: str) -> Any:
     )
 
 
+def _float_text(value: float) -> str:
+    """Name an infinity, or a NaN with its bits where they are not the usual ones (sign, payload)."""
+    bits = struct.pack(">d", value)
+    return repr(value) if value == value or bits == _USUAL_NAN else f"nan:{bits.hex()}"
+
+
 def _encode_array(array: np.ndarray, field: str) -> dict[str, Any]:
     if array.dtype.name not in ARRAY_DTYPES:
         raise ConfigError(
@@ -171,6 +179,8 @@ def _decode_tagged(tag: str, body: Any, field: str) -> Any:
             return int(body)
         if tag == "$float" and body in ("nan", "inf", "-inf"):
             return float(body)
+        if tag == "$float" and body.startswith("nan:"):
+            return struct.unpack(">d", bytes.fromhex(body[4:]))[0]
         if tag == "$bytes" and isinstance(body, str):
             return base64.b64decode(body, validate=True)
         if tag == "$tuple" and isinstance(body, list):
@@ -179,7 +189,7 @@ def _decode_tagged(tag: str, body: Any, field: str) -> Any:
             return {decode(key, field): decode(item, f"{field}[{key!r}]") for key, item in body}
         if tag == "$array" and isinstance(body, dict):
             return _decode_array(body)
-    except (ValueError, TypeError, KeyError, binascii.Error) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, struct.error, binascii.Error) as error:
         raise _malformed(tag, body, field) from error
     raise _malformed(tag, body, field)
 
