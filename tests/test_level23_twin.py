@@ -132,8 +132,8 @@ def test_overhead_is_spent_after_the_decode_and_not_slowed():
 
 
 def test_a_pause_stops_the_decode_for_its_length():
-    # One slot. The steps end at 3 s and 5.5 s, in the ticks of the third and the fifth rollout, which end; the
-    # next ones start when the pause of half a second is over.
+    # One slot. The steps end at 3 s and 5.5 s, in the ticks of the third and the fifth rollout, which end;
+    # the next ones start when the pause of half a second is over.
     free = rounded(publication="background", rollout_workers=1)
     held = rounded(publication="pause", rollout_workers=1)
     assert [row["end"] for row in free["rollouts"][:4]] == [1.0, 2.0, 3.0, 4.0]
