@@ -15,6 +15,7 @@ from scipy.stats import lognorm
 
 from lagsweep.errors import ConfigError
 from lagsweep.kernels import length_law, length_table, rng
+from lagsweep.kernels.length_law import make_length_table
 
 _LAST_UNIFORM = 1.0 - 2.0**-53
 _COUNTS = st.lists(st.integers(0, 50), min_size=1, max_size=200).filter(lambda counts: sum(counts) > 0)
@@ -52,7 +53,7 @@ def test_the_sampler_equals_searchsorted(cdf, minimum, more):
     uniforms = np.concatenate([_interesting_uniforms(cdf), np.array(more)])
     expected = minimum + np.searchsorted(cdf, uniforms, side="right")
 
-    lengths = length_law.sample_lengths(uniforms, length_law.make_length_table(minimum, cdf))
+    lengths = length_law.sample_lengths(uniforms, make_length_table(minimum, cdf))
 
     assert lengths.dtype == np.int64
     assert np.array_equal(lengths, expected)
@@ -62,7 +63,7 @@ def test_the_sampler_equals_searchsorted(cdf, minimum, more):
 def test_the_sampler_equals_searchsorted_on_long_tables(entries):
     k = np.arange(1, entries + 1)
     cdf = length_table.table_from_cdf_values(lognorm.cdf(k + 0.5, 1.1, scale=entries / 8))
-    table = length_law.make_length_table(1, cdf)
+    table = make_length_table(1, cdf)
     uniforms = np.concatenate(
         [rng.uniforms(rng.philox_words(entries, count=2000)).ravel(), _interesting_uniforms(cdf[::50])]
     )
@@ -167,28 +168,28 @@ def test_building_tables_loads_no_numba():
     ("call", "text"),
     [
         (
-            lambda: length_law.make_length_table(0, [1.0]),
+            lambda: make_length_table(0, [1.0]),
             "minimum: must be a whole number of at least 1 (got 0). A response has a token.",
         ),
         (
-            lambda: length_law.make_length_table(True, [1.0]),
+            lambda: make_length_table(True, [1.0]),
             "minimum: must be a whole number of at least 1 (got True)",
         ),
         (
-            lambda: length_law.make_length_table(1, [0.5, 0.9]),
+            lambda: make_length_table(1, [0.5, 0.9]),
             "cdf: must grow from 0 or more to exactly 1 (got array(",
         ),
         (
-            lambda: length_law.make_length_table(1, [0.5, 0.4, 1.0]),
+            lambda: make_length_table(1, [0.5, 0.4, 1.0]),
             "cdf: must grow from 0 or more to exactly 1",
         ),
-        (lambda: length_law.make_length_table(1, [-0.5, 1.0]), "cdf: must grow from 0 or more to exactly 1"),
+        (lambda: make_length_table(1, [-0.5, 1.0]), "cdf: must grow from 0 or more to exactly 1"),
         (
-            lambda: length_law.make_length_table(1, [np.nan, 1.0]),
+            lambda: make_length_table(1, [np.nan, 1.0]),
             "cdf: must grow from 0 or more to exactly 1",
         ),
         (
-            lambda: length_law.make_length_table(1, []),
+            lambda: make_length_table(1, []),
             "cdf: must be one row of 1 to 16777216 values (got (0,)).",
         ),
         (lambda: length_table.table_from_cdf_values([0.1, np.nan]), "cdf: must hold numbers only (got nan)."),
@@ -211,7 +212,7 @@ def test_building_tables_loads_no_numba():
             "parts: must have positive, finite weights (got [0.0]).",
         ),
         (
-            lambda: length_law.sample_lengths([1.0], length_law.make_length_table(1, [1.0])),
+            lambda: length_law.sample_lengths([1.0], make_length_table(1, [1.0])),
             "uniforms: must be in [0, 1) (got array([1.])).",
         ),
         (lambda: length_law.sample_rows([0.5], 0), "rows: must be a whole number of at least 1 (got 0)."),
@@ -225,7 +226,7 @@ def test_bad_tables_are_refused(call, text):
 
 
 def test_shapes_are_kept():
-    table = length_law.make_length_table(4, [0.5, 1.0])
+    table = make_length_table(4, [0.5, 1.0])
 
     assert length_law.sample_lengths([[0.1], [0.9]], table).tolist() == [[4], [5]]
     assert length_law.sample_lengths(0.75, table).shape == ()
