@@ -1,7 +1,7 @@
-"""The values of one axis: written out or as a range, checked by the field's own rules, and their labels.
+"""The values of one axis: written out or as a range, checked by the field's own rules, and labelled.
 
-An axis is a list of values or a range, as ``{from = 1, to = 4}`` (whole steps), ``{from = 0.1, to = 1.6, step = 0.5}``,
-``{from = 1, to = 1000, count = 4, scale = "log"}``. Both ends belong to a range.
+An axis is a list of values or a range, as ``{from = 1, to = 4}`` (whole steps), ``{from = 0.1, to = 1.6,
+step = 0.5}``, ``{from = 1, to = 1000, count = 4, scale = "log"}``. Both ends belong to a range.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
     else:
         numbers = _by_step(given, low, high, place)
     # Rounding a fine range to whole numbers may repeat one; the axis then has it once.
-    return list(dict.fromkeys(int(round(number)) for number in numbers)) if whole else numbers
+    return list(dict.fromkeys(round(number) for number in numbers)) if whole else numbers
 
 
 def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
@@ -191,7 +191,7 @@ def _by_step(given: Mapping[str, Any], low: float, high: float, place: str) -> l
     step = _end(given, "step", place) if "step" in given else 1
     if step <= 0:
         raise ConfigError(message(f"{place}.step", "must be above 0", step, "Give a positive step."))
-    count = int(math.floor((high - low) / step * (1 + 1e-12) + 1e-9)) + 1
+    count = math.floor((high - low) / step * (1 + 1e-12) + 1e-9) + 1
     if count > MOST_VALUES:
         raise ConfigError(
             message(f"{place}.step", f"must give at most {MOST_VALUES} values", step, "Enlarge it.")

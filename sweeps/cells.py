@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
-    """Copy a configuration with values that have been checked by themselves already (no rule between fields)."""
+    """Copy a configuration with values that have been checked one by one already."""
     return base.model_copy(update=dict(changes))
 
 

@@ -1,8 +1,9 @@
 """Constraints between axes: plain comparisons over field names that exclude cells of a design.
 
-A constraint is one line, as ``queue_cap >= 2 * batch_tokens`` or ``max_lag + 1 >= sync_cadence``: numbers, text, names
-of axes and fields, ``+ - * / // % **``, comparisons, ``and``, ``or``, ``not``, ``min``, ``max``. It is read with
-Python's parser and evaluated over whole axes at once; nothing else is ever executed.
+A constraint is one line, as ``queue_cap >= 2 * batch_tokens`` or ``max_lag + 1 >= sync_cadence``: numbers,
+text, names of axes and fields, ``+ - * / // % **``, comparisons, ``and``, ``or``, ``not``, ``min``,
+``max``. It is read with Python's parser and evaluated over whole axes at once; nothing else is ever
+executed.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def kept_cells(constraint: str, columns: Mapping[str, Any], known: Mapping[str, 
 
     Examples
     --------
-    >>> kept_cells("max_lag + 1 >= sync_cadence", {"max_lag": np.array([0, 1, 2])}, {"sync_cadence": 2}).tolist()
+    >>> lags = {"max_lag": np.array([0, 1, 2])}
+    >>> kept_cells("max_lag + 1 >= sync_cadence", lags, {"sync_cadence": 2}).tolist()
     [False, True, True]
     """
     try:

@@ -1,4 +1,4 @@
-"""A sweep's result as one xarray Dataset: the same names, coordinates and attributes in memory and on disk."""
+"""A sweep's result as one xarray Dataset: the same names and attributes in memory and on disk."""
 
 from __future__ import annotations
 
@@ -28,17 +28,24 @@ _LAG_ATTRIBUTES = {"units": "rollouts", "long_name": "trained rollouts by lag (t
 
 
 def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
-    """Give the attributes of a sweep's result: everything that :func:`~lagsweep.config_at` needs, and versions."""
+    """Give the attributes of a result: everything that :func:`~lagsweep.config_at` needs, and versions."""
     return {
         "spec": spec.to_json(),
         "fingerprint": spec.fingerprint,
         "schema_version": SCHEMA_VERSION,
         "law_digest": spec.law_digest,
+        **library_versions(),
+        "complete": complete,
+    }
+
+
+def library_versions() -> dict[str, str]:
+    """Give the versions that results depend on."""
+    return {
         "lagsweep_version": version("lagsweep"),
         "numpy_version": np.__version__,
         "numba_version": version("numba"),
         "python_version": platform.python_version(),
-        "complete": complete,
     }
 
 

@@ -1,9 +1,9 @@
-"""Designs: which cells a sweep has. A full grid keeps its axes as dimensions, anything else is a list of points.
+"""Designs: the cells of a sweep. A full grid keeps its axes as dimensions, anything else is a list of points.
 
-A design is built from groups; the columns of a group go together (zipped), the groups are crossed. When every group
-has a single column the design is a grid, and the dimensions are the axes; otherwise the crossed groups are written
-out as one dimension ``point`` with the axis values as coordinates. Explicit points, Latin hypercube and Sobol points
-are groups with several columns.
+A design is built from groups; the columns of a group go together (zipped), the groups are crossed. When
+every group has a single column the design is a grid, and the dimensions are the axes; otherwise the crossed
+groups are written out as one dimension ``point`` with the axis values as coordinates. Explicit points,
+Latin hypercube and Sobol points are groups with several columns.
 """
 
 from __future__ import annotations
@@ -250,4 +250,4 @@ def _scaled(name: str, given: Any, unit: np.ndarray, where: str) -> list[Any]:
         return [int(min(low + math.floor(u * (high - low + 1)), high)) for u in unit]
     else:
         numbers = low + unit * (high - low)
-    return [int(round(number)) if whole else float(number) for number in numbers]
+    return [round(number) if whole else float(number) for number in numbers]

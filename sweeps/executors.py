@@ -1,8 +1,8 @@
 """Run units on this machine: in the calling thread, or on a pool of threads.
 
-Units are cut into small blocks, about a twelfth of a second each and never more than a fraction of what is left, so
-that all cores stay busy on skewed work and at the end. The kernels release the GIL. How the work is cut changes no
-result: every run depends on its configuration and seed alone.
+Units are cut into small blocks, about a twelfth of a second each and never more than a fraction of what is
+left, so that all cores stay busy on skewed work and at the end. The kernels release the GIL. How the work
+is cut changes no result: every run depends on its configuration and seed alone.
 """
 
 from __future__ import annotations

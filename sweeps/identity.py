@@ -1,11 +1,12 @@
 """What tells sweeps and cells apart: fingerprints and cell ids, both from content.
 
-A cell's id is a number below 2**53 made from the settings that differ from the defaults, so it does not change when
-a sweep grows by values, by seeds or by a whole axis, nor when a later version adds a field, and the same
-configuration has the same id in every sweep. Each (field, value) has a 64-bit hash; a cell's id mixes their sum, so
-the ids of a grid come from its axes by broadcasting. The seed is not part of it.
+A cell's id is a number below 2**53 made from the settings that differ from the defaults, so it does not
+change when a sweep grows by values, by seeds or by a whole axis, nor when a later version adds a field, and
+the same configuration has the same id in every sweep. Each (field, value) has a 64-bit hash; a cell's id
+mixes their sum, so the ids of a grid come from its axes by broadcasting. The seed is not part of it.
 
-A fingerprint tells a whole sweep: settings that differ from the defaults, axes in order, seeds, and what is kept.
+A fingerprint tells a whole sweep: settings that differ from the defaults, axes in order, seeds, and what is
+kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rollout masks of a sweep: which rollouts of a run completed, were trained, were cut at the maximum length."""
+"""Rollout masks of a sweep: which rollouts completed, were trained, were cut at the maximum length."""
 
 from __future__ import annotations
 

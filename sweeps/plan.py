@@ -1,8 +1,9 @@
 """A spec made ready to run: its parts, each a block of cells × seeds with a layout of units.
 
-The part ``cells`` is the sweep itself. The part ``baseline`` is the sequential pipeline with the same work, hardware
-and seeds: it varies only along the axes that matter to it, so beside a grid of queue cap, lag and cadence it is one
-cell. Its variables carry the prefix ``baseline_``, and so they broadcast against the sweep's own.
+The part ``cells`` is the sweep itself. The part ``baseline`` is the sequential pipeline with the same work,
+hardware and seeds: it varies only along the axes that matter to it, so beside a grid of queue cap, lag and
+cadence it is one cell. Its variables carry the prefix ``baseline_``, and so they broadcast against the
+sweep's own.
 """
 
 from __future__ import annotations
@@ -15,34 +16,21 @@ from functools import cached_property
 import numpy as np
 
 from lagsweep.kernels import metrics as metric_table
-from lagsweep.kernels.metrics import METRIC_BY_NAME, METRICS, Metric
+from lagsweep.kernels.metrics import METRICS, Metric
 from lagsweep.sweeps.cells import configs_of
 from lagsweep.sweeps.config import PipelineConfig, field_level
 from lagsweep.sweeps.designs import Design
+from lagsweep.sweeps.identity import cell_ids
 from lagsweep.sweeps.spec import SweepSpec
 from lagsweep.sweeps.units import EVENT_SECONDS, Layout, choose_chunks, default_unit_runs
 
 CELLS = "cells"
 BASELINE = "baseline"
 BASELINE_PREFIX = "baseline_"
-BASELINE_METRICS: tuple[str, ...] = (
-    "updates",
-    "trained_tokens",
-    "trained_rollouts",
-    "trained_tokens_per_second",
-    "effective_tokens_per_second",
-    "seconds_per_update",
-    "mean_lag",
-    "max_lag_observed",
-    "mean_normalized_ess",
-    "mean_expected_normalized_ess",
-    "trainer_utilization",
-    "rollout_utilization",
-    "stalled",
-)
 # What the sequential loop never looks at; its cadence is 1, so that every lag is 0.
 _NOT_OF_BASELINE = (
-    "mode", "seed", "max_queue_tokens", "admission", "max_policy_lag", "sync_every_updates", "drift_per_version",
+    "mode", "seed", "max_queue_tokens", "admission", "max_policy_lag", "sync_every_updates",
+    "drift_per_version",
 )  # fmt: skip
 
 
@@ -82,6 +70,11 @@ class Part:
         return (*self.design.dims, "seed")
 
     @cached_property
+    def cell_ids(self) -> np.ndarray:
+        """The id of every cell (int64, in the design's shape)."""
+        return cell_ids(self.base, self.design)
+
+    @cached_property
     def runs(self) -> int:
         """How many runs it has, excluded cells apart."""
         return int((~self.excluded).sum()) * len(self.seeds)
@@ -119,10 +112,9 @@ def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:
 
         wanted = parse_rule(spec.until).unit_runs(spec.design.size, wanted)
     parts = [_part(CELLS, spec, spec.base, spec.design, reported_metrics(above), wanted)]
-    baseline = baseline_of(spec)
+    baseline = baseline_design(spec)
     if spec.baseline and baseline is not None:
-        metrics = tuple(METRIC_BY_NAME[name] for name in BASELINE_METRICS)
-        parts.append(_part(BASELINE, spec, *baseline, metrics, wanted))
+        parts.append(_part(BASELINE, spec, *baseline, METRICS, wanted))
     return parts
 
 
@@ -155,7 +147,7 @@ def is_level_1(spec: SweepSpec) -> bool:
     return spec.base.is_level_1 and all(field_level(field) == 1 for field in spec.design.fields.values())
 
 
-def baseline_of(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
+def baseline_design(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
     """Give the sequential baseline of a sweep: its base and the cells along the axes that matter to it.
 
     None where it has no meaning: options of levels 2 and 3, or a sweep that is about the mode itself.
@@ -176,7 +168,7 @@ def baseline_of(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
 
 
 def guessed_run_seconds(base: PipelineConfig, design: Design) -> float:
-    """Guess one run's seconds on one core from the settings alone (so that the cut is the same everywhere)."""
+    """Guess one run's seconds on one core, from the settings alone: the cut is the same everywhere."""
     corner = design.settings(design.size - 1) if design.size else {}
     config = base.model_copy(update=corner)
     rollout = (

@@ -63,7 +63,7 @@ def run_sweep(
     Returns
     -------
     xarray.Dataset
-        Dimensions: the axes, then ``seed``; one variable per metric; ``status`` says per run what became of it.
+        Dimensions: the axes, then ``seed``; one variable per metric; ``status`` says what became of a run.
 
     Raises
     ------

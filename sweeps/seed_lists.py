@@ -34,7 +34,7 @@ def read_seeds(seeds: Any, first: int = 0) -> tuple[int, ...]:
     """
     if isinstance(seeds, dict) and set(seeds) == {"first", "count"}:
         first, seeds = _whole(seeds["first"]), seeds["count"]
-    if isinstance(seeds, bool) or isinstance(seeds, str | bytes | dict):
+    if isinstance(seeds, bool | str | bytes | dict):
         raise ConfigError(message("seeds", "must be a number or a list of seeds", seeds, "Give seeds = 100."))
     if isinstance(seeds, Iterable):
         values = tuple(_whole(seed) for seed in seeds)

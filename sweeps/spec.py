@@ -1,8 +1,9 @@
 """A sweep as data: base settings, a design of cells, seeds, constraints, and what to keep.
 
-A spec comes from Python arguments (:func:`make_spec`), from a TOML file (:func:`load_spec`) or from flags of the
-command line; all three give the same :class:`SweepSpec`. Its plain form is JSON or TOML and holds everything needed to
-run any cell of it again, so a stored result needs nothing beside itself (:func:`config_at`).
+A spec comes from Python arguments (:func:`make_spec`), from a TOML file (:func:`load_spec`) or from flags
+of the command line; all three give the same :class:`SweepSpec`. Its plain form is JSON or TOML and holds
+everything needed to run any cell of it again, so a stored result needs nothing beside itself
+(:func:`config_at`).
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def make_spec(
     ----------
     base : PipelineConfig
     axes : mapping, or sequence of mappings
-        Axis -> values or a range; several mappings are groups, each zipped inside and crossed with the others.
+        Axis -> values or a range; several mappings are groups, zipped inside and crossed with each other.
     seeds : int or iterable of int
         A number n means ``base.seed`` … ``base.seed + n - 1``.
 
@@ -330,6 +331,54 @@ def spec_of(dataset: xarray.Dataset) -> SweepSpec:
             )
         ) from None
     return spec_from_plain(json.loads(text))
+
+
+def base_config(dataset: xarray.Dataset) -> PipelineConfig:
+    """Give the base configuration of a sweep's result.
+
+    Raises
+    ------
+    ConfigError
+        If the dataset is not a sweep's result.
+    """
+    return spec_of(dataset).base
+
+
+def baseline_of(dataset: xarray.Dataset) -> xarray.Dataset | None:
+    """Give the sequential baseline of a sweep's result as a sweep of its own; None if it was not run.
+
+    Its cells lie along the axes that matter to a sequential pipeline; often it is one cell, at every seed.
+
+    Raises
+    ------
+    ConfigError
+        If the dataset is not a sweep's result.
+    """
+    import xarray
+
+    from lagsweep.sweeps.plan import BASELINE_PREFIX, baseline_design
+
+    names = {
+        name: name[len(BASELINE_PREFIX) :] for name in dataset.data_vars if name.startswith(BASELINE_PREFIX)
+    }
+    if not names:
+        return None
+    spec = spec_of(dataset)
+    sequential = baseline_design(spec)
+    if sequential is None:
+        return None
+    base, design = sequential
+    own = spec.replace(base=base, design=design, constraints=(), baseline=False)
+    result = dataset[list(names)].rename(names).drop_vars("cell", errors="ignore")
+    # The ids by the values of the axes, so that a selection of the sweep gives a selection of its baseline.
+    along = {
+        dim: own.design.coordinates().get(dim, (dim, np.arange(own.design.size)))[1] for dim in design.dims
+    }
+    ids = xarray.DataArray(own.cell_ids, dims=design.dims, coords=along)
+    cell = ids.sel({dim: dataset[dim] for dim in design.dims})
+    result = result.assign_coords(cell=(cell.dims, cell.values))
+    result.attrs = {**dataset.attrs, "spec": own.to_json(), "fingerprint": own.fingerprint}
+    return result
 
 
 def config_at(

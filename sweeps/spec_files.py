@@ -1,9 +1,9 @@
-"""Sweep specs in files: read TOML into a spec with every error naming file, section and key, and write it back.
+"""Sweep specs in TOML: read them with every error naming file, section and key, and write them back.
 
-Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``baseline``, ``masks``, ``tables``), ``[base]`` (fields
-of the configuration, or ``preset``), ``[axes]``, ``[[zip]]`` (axes that go together), ``[[points]]`` (one table a
-point), ``[sample]`` (``method``, ``points``, ``seed``: the axes then are ranges to draw from). TOML has no null:
-the text ``none`` stands for it where a field may be empty.
+Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``baseline``, ``masks``, ``tables``),
+``[base]`` (fields of the configuration, or ``preset``), ``[axes]``, ``[[zip]]`` (axes that go together),
+``[[points]]`` (one table a point), ``[sample]`` (``method``, ``points``, ``seed``: the axes then are ranges
+to draw from). TOML has no null: the text ``none`` stands for it where a field may be empty.
 """
 
 from __future__ import annotations

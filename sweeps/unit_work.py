@@ -89,6 +89,7 @@ class UnitWork:
         self.seeds = part.seeds[start:stop]
         skipped = part.excluded.reshape(-1)[self.cells]
         arrays.status[skipped] = EXCLUDED
+        self.todo_asked = todo
         self.todo = todo & ~skipped[:, None]
         self.left = self.runs = int(self.todo.sum())
         self.seconds = 0.0
@@ -176,7 +177,8 @@ def _one_by_one(
                 whole.metrics[name][i, j] = values[0, 0]
             whole.lag_counts[i, j] = one.lag_counts[0, 0]
             whole.status[i, j] = one.status[0, 0]
-            whole.reasons |= {(i, j): why for why in one.reasons.values()}
+            for why in one.reasons.values():
+                whole.reasons[i, j] = why
             for table in ("batches", "timeline", "rollouts"):
                 columns = getattr(one, table)
                 if columns:

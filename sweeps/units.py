@@ -1,8 +1,9 @@
 """How a sweep is cut into units of work, as pure functions: a unit is one chunk of every array.
 
-A layout is a regular grid of chunks over (axes…, seed). A unit is named by its place in that grid, ``1.0.3``, so its
-name and its runs stay what they are when values are added at the end of an axis or seeds at the end of the seeds.
-Seeds lie together first: all cells of a seed share its draws, so a unit takes whole columns of cells where it can.
+A layout is a regular grid of chunks over (axes…, seed). A unit is named by its place in that grid,
+``1.0.3``, so its name and its runs stay what they are when values are added at the end of an axis or seeds
+at the end of the seeds. Seeds lie together first: all cells of a seed share its draws, so a unit takes
+whole columns of cells where it can.
 """
 
 from __future__ import annotations

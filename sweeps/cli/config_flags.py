@@ -1,0 +1,194 @@
+"""Every field of a pipeline as a flag, and axes as ``--axis NAME=VALUES``: text in, checked values out.
+
+``--batch-tokens 120000`` sets ``batch_tokens``. A law is ``--law shipped:aime-rl-1000`` in short, or any
+law as an inline TOML table: ``--response-length '{law="lognormal", median=300}'``. ``none`` empties a field
+that may be empty.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from lagsweep.errors import ConfigError, message
+
+_LAWS = ("response_length", "environment_seconds")
+# What a law needs in the short form, in this order.
+_SHORT_LAWS = {
+    "shipped": ("name",),
+    "fixed": ("n",),
+    "uniform": ("minimum", "maximum"),
+    "geometric": ("mean", "maximum"),
+    "lognormal": ("median", "sigma", "minimum", "maximum"),
+    "from_file": ("path", "column"),
+}
+
+
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a flag for every field of a pipeline; values arrive as keywords ``config_<field>``."""
+    from lagsweep.sweeps.config import PipelineConfig
+
+    for name, field in reversed(PipelineConfig.model_fields.items()):
+        flags = [f"--{name.replace('_', '-')}", *(["--law"] if name == "response_length" else [])]
+        command = click.option(
+            *flags, f"config_{name}", metavar=_metavar(name), default=None, help=f"{field.description}."
+        )(command)
+    return command
+
+
+def _metavar(name: str) -> str:
+    from lagsweep.sweeps.axis_values import is_whole
+
+    if name in _LAWS:
+        return "LAW"
+    return "N" if is_whole(name) else "VALUE"
+
+
+def changes_from_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the fields that were given as flags; each value is checked by its field's own rules.
+
+    Parameters
+    ----------
+    flags : mapping
+        The command's keyword arguments; those that begin with ``config_`` count.
+
+    Raises
+    ------
+    ConfigError
+        Naming the flag.
+    """
+    from lagsweep.sweeps.axis_values import checked_value
+
+    changes = {}
+    for key, text in flags.items():
+        if key.startswith("config_") and text is not None:
+            field = key[len("config_") :]
+            flag = f"--{field.replace('_', '-')}"
+            changes[field] = checked_value(field, read_text(field, text, flag), flag)
+    return changes
+
+
+def config_from_flags(flags: Mapping[str, Any]) -> Any:
+    """Build a configuration from flags alone.
+
+    Raises
+    ------
+    ConfigError
+        For anything wrong in them.
+    """
+    from lagsweep.sweeps.config import PipelineConfig
+
+    return PipelineConfig(**changes_from_flags(flags))
+
+
+def read_text(field: str, text: str, where: str) -> Any:
+    """Read one value of a field from text: a number, true, false, none, a law, a list of limits, or a word.
+
+    Raises
+    ------
+    ConfigError
+        If an inline table or list is not TOML, or a law's short form does not fit.
+
+    Examples
+    --------
+    >>> read_text("batch_tokens", "120_000", "--batch-tokens")
+    120000
+    >>> read_text("response_length", "fixed:300", "--law")
+    {'law': 'fixed', 'n': 300}
+    """
+    text = text.strip()
+    if text.startswith(("{", "[")):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(
+                message(where, f"must be a TOML table or list: {error}", text, 'Write {law="fixed", n=300}.')
+            ) from None
+    if field in _LAWS and text != "none":
+        return _short_law(text, where)
+    return read_scalar(text)
+
+
+def read_scalar(text: str) -> Any:
+    """Read a number, true, false, or leave the text.
+
+    Examples
+    --------
+    >>> [read_scalar(text) for text in ("3", "0.5", "1e3", "true", "none", "fifo")]
+    [3, 0.5, 1000.0, True, 'none', 'fifo']
+    """
+    if text in ("true", "false"):
+        return text == "true"
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return text
+
+
+def _short_law(text: str, where: str) -> dict[str, Any]:
+    kind, _, rest = text.partition(":")
+    names = _SHORT_LAWS.get(kind)
+    parts = rest.split(":") if rest else []
+    if names is None or not 0 < len(parts) <= len(names):
+        forms = ", ".join(":".join([law, *keys]) for law, keys in _SHORT_LAWS.items())
+        raise ConfigError(
+            message(where, "must be a law", text, f"Short forms: {forms}; or an inline TOML table.")
+        )
+    values = [
+        part if name in ("name", "path", "column") else read_scalar(part) for name, part in zip(names, parts)
+    ]
+    return {"law": kind, **dict(zip(names, values))}
+
+
+def axes_from_flags(texts: tuple[str, ...]) -> dict[str, Any]:
+    """Read ``--axis`` flags: ``max_lag=0,1,2,4``, ``1..4``, five values ``1..9/5``, or ``1..1000/4/log``.
+
+    Raises
+    ------
+    ConfigError
+        Naming the axis.
+
+    Examples
+    --------
+    >>> axes_from_flags(("max_lag=0,1,2", "queue_cap=1000..64000/4/log"))
+    {'max_lag': [0, 1, 2], 'queue_cap': {'from': 1000, 'to': 64000, 'count': 4, 'scale': 'log'}}
+    """
+    from lagsweep.sweeps.axis_values import field_of_axis
+
+    axes: dict[str, Any] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise ConfigError(
+                message("--axis", "must read NAME=VALUES", text, "Write --axis max_lag=0,1,2,4.")
+            )
+        field = field_of_axis(name, "--axis")
+        if name in axes:
+            raise ConfigError(
+                message("--axis", "must name an axis once", name, "Put all values into one flag.")
+            )
+        axes[name] = _range(name, values) if ".." in values else _values(name, field, values)
+    return axes
+
+
+def _values(name: str, field: str, text: str) -> list[Any]:
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    return [read_text(field, part, f"--axis {name}") for part in parts]
+
+
+def _range(name: str, text: str) -> dict[str, Any]:
+    ends, *more = text.split("/")
+    low, _, high = ends.partition("..")
+    given: dict[str, Any] = {"from": read_scalar(low.strip()), "to": read_scalar(high.strip())}
+    for part in more:
+        if part == "log":
+            given["scale"] = "log"
+        else:
+            given["count"] = read_scalar(part)
+    return given

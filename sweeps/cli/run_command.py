@@ -1,0 +1,138 @@
+"""``lagsweep run``: a sweep from a spec file, flags or both, into a store that survives anything."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lagsweep.sweeps.cli.config_flags import axes_from_flags, changes_from_flags, config_options
+from lagsweep.sweeps.cli.spec_arguments import spec_from_arguments
+
+INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 some runs failed, 2 usage, 3 cannot resume, 130/143 interrupted.",
+)
+@click.argument("spec", required=False, metavar="[SPEC]")
+@click.option(
+    "--axis",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Values of an axis: 0,1,2,4 or 1..4 or 1..1000/4/log.",
+)
+@click.option("--seeds", metavar="SEEDS", help="How many seeds, or a list 0,5,9, or a range 100..149.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="RULE",
+    help="Keep cells that fulfil it, as 'queue_cap >= batch_tokens'.",
+)
+@click.option("--name", metavar="TEXT", help="Name of the result.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
+)
+@click.option(
+    "--store", type=click.Path(path_type=Path), help="The folder of this result; a larger spec extends it."
+)
+@click.option("--baseline/--no-baseline", default=None, help="Run the sequential pipeline beside the cells.")
+@click.option("--tables", metavar="LIST", help="Long tables to keep: batches,timeline,rollouts.")
+@click.option(
+    "--masks", is_flag=True, default=None, help="Keep completed, trained and truncated masks of rollouts."
+)
+@click.option("--until", metavar="RULE", help="Add seeds only while needed: 'METRIC within 1%'.")
+@click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
+@click.option(
+    "--executor", type=click.Choice(["threads", "serial"]), default="threads", help="Where runs are done."
+)
+@click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
+@click.option("--runs-per-unit", type=click.IntRange(min=1), help="Runs of a unit of work, for a new store.")
+@click.option("--retry-failed", is_flag=True, help="Run failed runs again.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
+@click.option(
+    "--dry-run", is_flag=True, help="Say what would be done, how large and how long; write nothing."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@config_options
+def command(spec: str | None, **options: Any) -> int:
+    """Run a sweep: every combination of the axes' values, at every seed.
+
+    SPEC is a TOML file, or the name of a shipped example (aime-cap-lag-cadence). Flags take the place of
+    what it says. The result lies in results/NAME-FINGERPRINT; the same command goes on where an interrupted
+    one was.
+    """
+    sweep = spec_from_arguments(
+        spec,
+        base_changes=changes_from_flags(options),
+        axis_changes=axes_from_flags(options["axis"]),
+        options=options,
+    )
+    from lagsweep.sweeps.store import store_folder
+
+    folder = options["store"] or store_folder(sweep, options["results"])
+    if options["dry_run"]:
+        from lagsweep.sweeps.dry_run import dry_run_report
+
+        report = dry_run_report(sweep, folder, options["runs_per_unit"])
+        click.echo(json.dumps(report.facts) if options["as_json"] else report.text)
+        return 0
+    return _run(sweep, folder, options)
+
+
+def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
+    from lagsweep.sweeps.batch import Cancelled
+    from lagsweep.sweeps.cli.signals import stop_at_safe_point
+    from lagsweep.sweeps.compile_notice import compile_first
+    from lagsweep.sweeps.progress import progress_for_terminal
+    from lagsweep.sweeps.stored_run import StopAtFailure, run_into_store
+
+    progress = progress_for_terminal(quiet=options["quiet"])
+    with stop_at_safe_point() as stop:
+        try:
+            compile_first(sweep.base, progress)
+            progress.note(f"store: {folder}")
+            with _executor(options) as executor:
+                dataset = run_into_store(
+                    sweep,
+                    folder,
+                    executor=executor,
+                    threads=options["threads"],
+                    progress=progress,
+                    cancel=stop.event,
+                    unit_runs=options["runs_per_unit"],
+                    retry_failed=options["retry_failed"],
+                    fail_fast=options["fail_fast"],
+                )
+        except Cancelled:
+            if not stop.signal:
+                raise
+            click.echo(f"{INTERRUPTED_NOTE}\n  {this_command()}", err=True)
+            return stop.exit_code
+        except StopAtFailure:
+            click.echo(f"a run failed; what is finished is kept. To go on:\n  {this_command()}", err=True)
+            return 1
+    from lagsweep.sweeps.cli.show_command import print_result
+
+    return print_result(dataset, folder, as_json=options["as_json"])
+
+
+def _executor(options: dict[str, Any]) -> Any:
+    import contextlib
+
+    if options["dask"] is None:
+        return contextlib.nullcontext(options["executor"])
+    from lagsweep.sweeps.dask_executor import connect
+
+    return connect(options["dask"], options["threads"])
+
+
+def this_command() -> str:
+    """Give the command line that was typed, to be given again."""
+    return shlex.join(["lagsweep", *sys.argv[1:]])

@@ -1,0 +1,126 @@
+"""The journal of a stored sweep: one JSON line per finished unit, written after the unit's data.
+
+The journal alone says what is done; nothing is inferred from data. Each line ends with its own checksum, so
+that a torn last line (a kill, a full disk) is told from a whole one and a flipped bit is found. A torn tail
+is cut off before the next line is written; a damaged line elsewhere counts as not written, so its unit is
+run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+JOURNAL_NAME = "journal.jsonl"
+CREATED, UNIT, FINISHED = "created", "unit", "finished"
+
+
+def journal_line(record: Mapping[str, Any]) -> bytes:
+    """Write a record as a line with its checksum.
+
+    Examples
+    --------
+    >>> journal_line({"kind": "finished"})
+    b'{"kind":"finished","crc":"0b137f8b"}\\n'
+    """
+    text = json.dumps(record, separators=(",", ":"))
+    return f'{text[:-1]},"crc":"{_crc(text)}"}}\n'.encode()
+
+
+def _crc(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def read_line(line: bytes) -> dict[str, Any] | None:
+    """Read a line; None if it is torn or damaged."""
+    try:
+        text = line.decode()
+        record = json.loads(text)
+        crc = record.pop("crc")
+    except (ValueError, KeyError, AttributeError):
+        return None
+    return (
+        record if line == journal_line(record) and crc == _crc(text[: text.rindex(',"crc":')] + "}") else None
+    )
+
+
+class Journal:
+    """A journal file, opened to read or to go on.
+
+    Attributes
+    ----------
+    records : list of dict
+        The whole lines, in order.
+    damaged : list of int
+        Numbers (from 1) of lines that do not hold, a torn last one apart.
+    torn : bool
+        Whether the last line was cut off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: list[dict[str, Any]] = []
+        self.damaged: list[int] = []
+        self.torn = False
+        self._whole = 0
+        self._lock = threading.Lock()
+        self._file: Any = None
+        self._read()
+
+    def _read(self) -> None:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        lines = content.splitlines(keepends=True)
+        for number, line in enumerate(lines, start=1):
+            record = read_line(line)
+            if record is not None:
+                self.records.append(record)
+                self._whole += len(line)
+            elif number == len(lines) and not line.endswith(b"\n"):
+                self.torn = True
+            else:
+                self.damaged.append(number)
+                self._whole += len(line)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one line, whole or not at all."""
+        with self._lock:
+            if self._file is None:
+                self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  (kept open for the run)
+                if self.torn:
+                    self._file.truncate(self._whole)
+                    self.torn = False
+            line = journal_line(record)
+            before = os.fstat(self._file.fileno()).st_size
+            try:
+                written = self._file.write(line)
+                if written != len(line):
+                    raise OSError(28, os.strerror(28), str(self.path))
+            except OSError:
+                self._file.truncate(before)
+                raise
+            self.records.append(dict(record))
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+    def units(self, part: str) -> dict[str, dict[str, Any]]:
+        """Give the last record of each unit of a part."""
+        return {
+            record["unit"]: record
+            for record in self.records
+            if record.get("kind") == UNIT and record.get("part") == part
+        }
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last thing that happened was the finish."""
+        return bool(self.records) and self.records[-1].get("kind") == FINISHED
