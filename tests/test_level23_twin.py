@@ -32,6 +32,9 @@ ROUND = {
     "sync_seconds": 0.5,
     "stale_check": "never",
 }
+WAYS_OUT = ("discarded", "filtered", "evicted", "cancelled")
+SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "limits")
+TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch")
 BY_BATCH = {
     "admit": "batch",
     "queue_order": "started",
@@ -58,20 +61,24 @@ def test_with_every_option_off_it_is_the_level_1_twin(drawn):
 @given(engine_settings())
 def test_tokens_and_groups_are_conserved(drawn):
     run = run_level23(engine_configs.to_twin({**drawn, "warmup_seconds": 0.0}))
-    dropped = sum(run["dropped_tokens"].values())
-    held = run["queued_tokens"] + run["in_training_tokens"] + run["running_tokens"]
+    dropped = sum(run[f"{way}_tokens"] for way in WAYS_OUT)
+    held = run["queued_tokens"] + run["in_training_tokens"] + run["unfinished_group_tokens"]
     assert run["generated_tokens"] == run["trained_tokens"] + held + dropped
-    inside = run["running_groups"] + run["queued_groups"] + run["popped_groups"]
-    assert run["admitted_groups"] == run["trained_groups"] + inside + sum(run["dropped_groups"].values())
+    inside = (
+        run["running_groups"] + run["queued_groups"] + run["in_training_groups"] + run["prefetched_groups"]
+    )
+    left = run["trained_groups"] + sum(run[f"{way}_groups"] for way in WAYS_OUT)
+    assert run["admissions_of_the_run"] == left + inside
 
 
 @given(engine_settings())
 def test_bound_seconds_sum_to_the_measured_time(drawn):
     run = run_level23(engine_configs.to_twin(drawn))
     seconds = run["measured_ticks"] / 1e6
-    slots = drawn["rollout_workers"]
-    assert sum(run["generation_seconds"].values()) == pytest.approx(slots * seconds, rel=1e-12)
-    assert sum(run["trainer_seconds"].values()) == pytest.approx(seconds, rel=1e-12)
+    slots = sum(run[f"slots_{name}_seconds"] for name in SLOT_CONSTRAINTS)
+    assert slots == pytest.approx(drawn["rollout_workers"] * seconds, rel=1e-12)
+    trainer = sum(run[f"trainer_{name}_seconds"] for name in TRAINER_CONSTRAINTS)
+    assert trainer == pytest.approx(seconds, rel=1e-12)
 
 
 # The off-by-one table: equal service times, order of start, admission by batch, a blocked trainer
@@ -228,10 +235,10 @@ STATES = (
     "waiting_publication",
     "replaced_publication",
     "bound_by_publication",
-    "bound_by_max",
-    "bound_by_one",
-    "bound_by_token",
-    "bound_by_limit",
+    "bound_by_max_running",
+    "bound_by_one_batch",
+    "bound_by_token_cap",
+    "bound_by_limit_0",
     "stall",
     "overshoot",
 )

@@ -176,6 +176,8 @@ class Run:
         self.generated, self.synced, self.joins = [], [], []
         self.drops = []  # (time, reason, tokens of completed members, completed members, wasted tokens)
         self.left = []  # (time, drawn tokens, drawn members) of every group that left
+        self.admitted, self.completed, self.requeues, self.trained = [], [], [], []  # times, one per group
+        self.last_progress = 0
         self.reached = set()
 
     # What holds now
@@ -227,6 +229,7 @@ class Run:
             if time == self.horizon:
                 self.reached.add("event_on_horizon")
             handle, name = event
+            self.last_progress = self.now
             handle()
             self.look_for_the_end_of_a_drain()
             self.settle()
@@ -411,6 +414,7 @@ class Run:
         self.version += self.s["updates_per_batch"]
         self.last_update = self.now
         self.trained_groups += len(batch.groups)
+        self.trained += [self.now] * len(batch.groups)
         self.book(batch)
         cadence = self.s["sync_every_updates"]
         if self.version // cadence > before // cadence:
@@ -595,6 +599,7 @@ class Run:
         if any(other.phase != "done" for other in group.members):
             return
         self.running.remove(group)
+        self.completed.append(self.now)
         first = self.words.block(group.members[0].number)
         if uniform(first[3]) < self.s["filter_probability"]:
             self.drop(group, "filtered")
@@ -665,6 +670,7 @@ class Run:
         if self.s["redraw_on_requeue"]:
             group.number = None
         self.requeued.append(group)
+        self.requeues.append(self.now)
 
     def note_leaving(self, group):
         started = group.started()
@@ -710,18 +716,18 @@ class Run:
         """The first gate that closes the next admission, by name; None when it is open."""
         if self.sequential:
             if self.step is not None or self.publication is not None:
-                return "phase"
+                return "sequential"
             promised = self.queue_tokens() + sum(member.tokens for member in self.in_slots())
-            return None if promised < self.s["batch_tokens"] else "phase"
+            return None if promised < self.s["batch_tokens"] else "sequential"
         count = self.next_admission()
         if self.publication is not None and self.s["publication"] != "background":
             return "publication"
         most = self.s["max_running_groups"]
         if most is not None and len(self.running) + count > most:
-            return "max_running_groups"
+            return "max_running"
         new_batch = self.s["admit"] == "batch" and self.places == 0
         if self.s["one_batch_at_a_time"] and new_batch and self.running:
-            return "one_batch_at_a_time"
+            return "one_batch"
         if self.cap_closes(count):
             return "token_cap"
         rooms = self.rooms()
@@ -742,7 +748,7 @@ class Run:
             return "publication"
         if self.queue_holds_enough():
             return "running_groups"
-        return "batch_not_full"
+        return "batch"
 
     def settle(self):
         self.trainer_may_start()
@@ -777,6 +783,7 @@ class Run:
             group.state = "running"
             group.admission = self.admissions
             self.admissions += 1
+            self.admitted.append(self.now)
             self.running.append(group)
 
     def start_rollout(self, member):
@@ -843,17 +850,74 @@ class Run:
         return total
 
     def binding_seconds(self, end):
+        """Return slot-seconds by what binds generation and seconds by what binds the trainer."""
         slots = len(self.slots)
-        generation = {"busy": self.integral(lambda row: row["occupied"], end)}
-        trainer = {}
-        for name in sorted({row["generation"] for row in self.segments if row["generation"]}):
-            generation[name] = self.integral(
+        found = {"slots_busy_seconds": self.integral(lambda row: row["occupied"], end)}
+        names = {row["generation"] for row in self.segments} - {None}
+        self.reached |= {f"bound_by_{name}" for name in names}
+        for name in ("publication", "max_running", "one_batch", "token_cap", "sequential", *sorted(names)):
+            found[f"slots_{name}_seconds"] = self.integral(
                 lambda row, name=name: (row["generation"] == name) * (slots - row["occupied"]), end
             )
-        for name in ("busy", "publication", "running_groups", "batch_not_full"):
-            trainer[name] = self.integral(lambda row, name=name: row["trainer"] == name, end)
-        as_seconds = lambda parts: {name: part / 1e6 for name, part in parts.items()}  # noqa: E731
-        return as_seconds(generation), as_seconds(trainer)
+        for name in ("busy", "publication", "running_groups", "batch"):
+            found[f"trainer_{name}_seconds"] = self.integral(
+                lambda row, name=name: row["trainer"] == name, end
+            )
+        seconds = {name: part / 1e6 for name, part in found.items()}
+        seconds["slots_limits_seconds"] = (
+            sum(part for name, part in found.items() if name.startswith("slots_limit_")) / 1e6
+        )
+        return seconds
+
+    def report_on_top(self, end, details, drops, left):
+        """Return what levels 2 and 3 report beside the metrics of level 1."""
+
+        def counted(times):
+            return sum(self.warmup < time <= end for time in times)
+
+        def mean(name):
+            return math.fsum(detail[name] for detail in details) / len(details) if details else NAN
+
+        tokens = sum(detail["tokens"] for detail in details)
+        trained_mean = tokens / len(details) if details else NAN
+        drawn_tokens, drawn = sum(row[1] for row in left), sum(row[2] for row in left)
+        found = {
+            "trained_groups": counted(self.trained),
+            "generated_groups": counted(self.completed),
+            "admitted_groups": counted(self.admitted),
+            "requeued_groups": counted(self.requeues),
+            "admissions_of_the_run": self.admissions,  # those at time 0 too
+            "wasted_tokens": sum(row[4] for row in drops),
+            "queued_groups": len(self.queue),
+            "running_groups": len(self.running),
+            "prefetched_groups": sum(len(batch.groups) for batch in self.prefetched),
+            "in_training_groups": len(self.step.groups) if self.step is not None else 0,
+            "unfinished_group_tokens": sum(
+                member.tokens for group in self.running for member in group.members if member.phase == "done"
+            ),
+            "mean_start_lag": mean("lag_at_start"),
+            "mean_dequeue_lag": mean("lag_at_dequeue"),
+            "mean_rollout_lag": mean("lag"),
+            "mean_start_lag_publications": mean("publications_at_start"),
+            "mean_dequeue_lag_publications": mean("publications_at_dequeue"),
+            "mean_rollout_lag_publications": mean("publications_at_training"),
+            "mean_end_lag": mean("end_lag"),
+            "mean_token_lag": (
+                math.fsum(detail["tokens"] * detail["token_lag"] for detail in details) / tokens
+                if tokens
+                else NAN
+            ),
+            "length_bias_law": trained_mean / self.law.mean,
+            "length_bias_drawn": trained_mean / (drawn_tokens / drawn) if details else NAN,
+            "last_progress_seconds": self.last_progress / 1e6,
+            **self.binding_seconds(end),
+        }
+        for reason in DROP_REASONS:
+            rows = [row for row in drops if row[1] == reason]
+            name = "discarded" if reason == "stale" else reason
+            found[f"{name}_groups"] = len(rows)
+            found[f"{name}_tokens"] = sum(row[2] for row in rows)
+        return found
 
     def report(self, end):
         def counted(rows):
@@ -887,9 +951,6 @@ class Run:
         if stalled:
             self.reached.add("stall")
         stale = [row for row in drops if row[1] == "stale"]
-        generation_seconds, trainer_seconds = self.binding_seconds(end)
-        self.reached |= {f"bound_by_{name.split('_')[0]}" for name in generation_seconds if name != "busy"}
-        drawn_tokens, drawn = sum(row[1] for row in left), sum(row[2] for row in left)
         effective = math.fsum(batch["tokens"] * batch["expected_normalized_ess"] for batch in batches)
         return {
             "updates": len(batches) * self.s["updates_per_batch"],
@@ -924,32 +985,7 @@ class Run:
             "batches": self.batches,
             "timeline": self.timeline,
             "rollouts": self.rollouts,
-            # On top of level 1.
-            "lag_at_start_counts": histogram("lag_at_start"),
-            "lag_at_dequeue_counts": histogram("lag_at_dequeue"),
-            "publications_at_start_counts": histogram("publications_at_start"),
-            "publications_at_dequeue_counts": histogram("publications_at_dequeue"),
-            "publications_at_training_counts": histogram("publications_at_training"),
-            "mean_token_lag": share(
-                math.fsum(detail["tokens"] * detail["token_lag"] for detail in details), trained_tokens
-            ),
-            "mean_end_lag": share(sum(detail["end_lag"] for detail in details), trained_rollouts),
-            "generation_seconds": generation_seconds,
-            "trainer_seconds": trainer_seconds,
-            "dropped_groups": {r: sum(row[1] == r for row in drops) for r in DROP_REASONS},
-            "dropped_tokens": {r: sum(row[2] for row in drops if row[1] == r) for r in DROP_REASONS},
-            "wasted_tokens": sum(row[4] for row in drops),
-            "length_bias_to_law": share(share(trained_tokens, trained_rollouts), self.law.mean),
-            "length_bias_to_left": share(share(trained_tokens, trained_rollouts), share(drawn_tokens, drawn)),
-            # For conservation: tokens of completed members whose group still runs.
-            "running_tokens": sum(
-                member.tokens for group in self.running for member in group.members if member.phase == "done"
-            ),
-            "running_groups": len(self.running),
-            "queued_groups": len(self.queue),
-            "popped_groups": sum(len(batch.groups) for batch in popped),
-            "trained_groups": self.trained_groups,
-            "admitted_groups": self.admissions,
+            **self.report_on_top(end, details, drops, left),
             "measured_ticks": span,
             "end_ticks": end,
             "reached": self.reached,
