@@ -1,8 +1,8 @@
 """A model state cut over ranks: ZeRO stages 0 to 3, hybrid shard groups, real shard sizes.
 
 Stage 1 shards the optimizer state and the master copy, stage 2 the gradients too, stage 3 the weights too
-(Rajbhandari et al. 2020, section 5; FSDP's full sharding is stage 3). Each sharded term costs
-``ceil(term / shards)`` on a rank, since a real shard is never a fraction of a byte; the others cost the term.
+(Rajbhandari et al. 2020, section 5; FSDP's full sharding is stage 3). A rank keeps the sum of its shares,
+rounded up since a real shard is never a fraction of a byte.
 
 What is not counted: the layer that stage 3 gathers for a moment (:func:`gathered_layer_bytes` gives it),
 communication buckets, and state offloaded to the host (pass only what stays on the device).
@@ -109,20 +109,20 @@ def _element_sizes(term: StateTerm) -> tuple[Any, ...]:
 def _shard_total(total: Any, world: Exact) -> ShardedMemory:
     whole = amount("state", total).ceil()
     check_shapes(state=whole, world_size=world)
-    return _assemble(world, {"state": (whole, world, whole.ceil_divide(world), ())})
+    rank = whole.ceil_divide(world)
+    return _assemble(world, {"state": (whole, world, rank, ())}, rank)
 
 
 def _assemble(
-    world: Exact, parts: Mapping[str, tuple[Exact, Exact, Exact, tuple[Any, ...]]]
+    world: Exact, parts: Mapping[str, tuple[Exact, Exact, Exact, tuple[Any, ...]]], per_rank: Exact
 ) -> ShardedMemory:
-    """Put the parts (total, shards, bytes per rank, bytes per element) together."""
+    """Put the parts (total, shards, bytes on a rank, bytes per element) together."""
     terms = {
         name: ShardedTerm(
             name, whole.result(name), shards.result("shards"), rank.result("bytes_per_rank"), each
         )
         for name, (whole, shards, rank, each) in parts.items()
     }
-    per_rank = sum((rank for _, _, rank, _ in parts.values()), Exact(0))
     total = sum((whole for whole, _, _, _ in parts.values()), Exact(0))
     # Shards of one copy together hold at least the component; the rest is padding, once per copy.
     padding = sum((rank * shards - whole for whole, shards, rank, _ in parts.values()), Exact(0))
@@ -146,7 +146,8 @@ def ideal_sharded_memory(
 ) -> ShardedMemory:
     """Cut a model state over data-parallel ranks and give what one rank keeps.
 
-    ``bytes_per_rank = sum over terms of ceil(term_bytes / shards)`` with 1 shard for a replicated term.
+    ``bytes_per_rank = ceil(sum over terms of term_bytes / shards)`` with 1 shard for a replicated term; the
+    terms' own shares are each rounded up and may add up to three bytes more.
 
     Parameters
     ----------
@@ -215,13 +216,19 @@ def ideal_sharded_memory(
     weights = state.terms["weights"].exact_bytes
     shape = check_shapes(state=weights, world_size=world, zero_stage=stages, **groups)
     named = None if sharded is None else _sharded_names(sharded)
-    parts = {}
+    parts, shares = {}, Exact(0)
     for name, term in state.terms.items():
         cut = stages.numerator >= _FIRST_SHARDED_STAGE[name] if named is None else name in named
         shards = groups[name].where(cut, 1).broadcast(shape)
         rank = _term_shard(term, shards, whole_elements)
         parts[name] = (term.exact_bytes.ceil().broadcast(shape), shards, rank, _element_sizes(term))
-    return _assemble(world, parts)
+        # Every number of shards divides the world, which is the common denominator of all shares.
+        shares = shares + term.exact_bytes * world.floor_divide(shards)
+    if whole_elements:
+        per_rank = sum((rank for _, _, rank, _ in parts.values()), Exact(0))
+    else:
+        per_rank = shares.ceil_divide(world)
+    return _assemble(world, parts, per_rank)
 
 
 def gathered_layer_bytes(
