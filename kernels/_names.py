@@ -72,7 +72,12 @@ _BY_MODULE: dict[str, tuple[str, ...]] = {
     "masks": ("completion_ended", "completion_lengths", "completion_token_mask", "truncation_flags"),
     "mask_algebra": ("combined_mask", "mask_from_lengths", "shifted_mask", "trained_tokens"),
     "masked_means": ("completion_statistics", "masked_mean"),
-    "contract": ("rollout_contract_errors",),
+    "contract": (
+        "RolloutContract",
+        "batch_contract_errors",
+        "require_contract",
+        "rollout_contract_errors",
+    ),
 }
 
 KERNEL_NAMES: dict[str, str] = {
