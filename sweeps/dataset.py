@@ -85,12 +85,6 @@ def coordinate_table(spec: SweepSpec) -> dict[str, tuple[tuple[str, ...], np.nda
         field = design.fields[name]
         about = PipelineConfig.model_fields[field].description or field
         table[name] = ((dim,), values, {"long_name": about, "field": field})
-    if not design.is_grid:
-        table["point"] = (
-            ("point",),
-            np.arange(design.size, dtype=np.int64),
-            {"long_name": "number of the point"},
-        )
     table["seed"] = (("seed",), np.array(spec.seeds, dtype=np.uint64), {"long_name": "seed of all draws"})
     table["lag"] = (
         ("lag",),

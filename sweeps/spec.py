@@ -90,16 +90,22 @@ class SweepSpec:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells this sweep from others: 32 hexadecimal digits, blind to defaults and to the name."""
+        """What tells this sweep from others: 32 hexadecimal digits.
+
+        Blind to defaults, to the name, and to the order of values and seeds, so that an extended sweep has the
+        fingerprint of a fresh one with the same values.
+        """
         swept = set(self.design.fields.values())
+        fields = list(self.design.fields.values())
+        values = [[identity(value) for value in column] for _, column in self.design.columns.values()]
+        if self.design.is_grid:
+            cells: Any = [[field, sorted(column)] for field, column in zip(fields, values)]
+        else:
+            cells = {"points": fields, "rows": sorted(zip(*values))}
         content = {
             "base": {name: text for name, text in non_default(self.base).items() if name not in swept},
-            "axes": [
-                [self.design.fields[name], [identity(value) for value in values]]
-                for name, (_, values) in self.design.columns.items()
-            ],
-            "grid": self.design.is_grid,
-            "seeds": seeds_to_plain(self.seeds),
+            "cells": cells,
+            "seeds": seeds_to_plain(sorted(self.seeds)),
             "constraints": list(self.constraints),
             "keep": [
                 *(["baseline"] if self.baseline else []),
@@ -111,12 +117,11 @@ class SweepSpec:
 
     @property
     def law_digest(self) -> str:
-        """The digest of the response lengths' table; with several laws theirs, in order, joined by commas."""
+        """The digest of the response lengths' table; with several laws theirs, sorted, joined by commas."""
         laws = [self.base.response_length]
-        for name, (_, values) in self.design.columns.items():
-            if name == "response_length":
-                laws = list(values)
-        return ",".join(dict.fromkeys(law.digest for law in laws))
+        if "response_length" in self.design.columns:
+            laws = list(self.design.columns["response_length"][1])
+        return ",".join(sorted({law.digest for law in laws}))
 
     def config(self, cell: int, seed: int | None = None) -> PipelineConfig:
         """Give the configuration of a cell, counted along the design.

@@ -67,11 +67,11 @@ def write_unit_tables(
     for table in wanted_tables(spec, work.part.name):
         rows = _merged(_frame(work, _rows(work, table)), kept, table, work)
         if len(rows.columns) > 2:  # else every cell of the unit is excluded
-            digests[table] = _write(part_file(folder, table, work.name), rows)
+            digests[table] = write_part(part_file(folder, table, work.name), rows)
     failures = _merged(_failures(work), kept, FAILURES, work)
     target = part_file(folder, FAILURES, work.name)
     if len(failures):
-        digests[FAILURES] = _write(target, failures)
+        digests[FAILURES] = write_part(target, failures)
     else:
         target.unlink(missing_ok=True)
     return digests
@@ -128,19 +128,22 @@ def _merged(
     if before is None or not len(before):
         return frame
     together = polars.concat([before, frame.cast(before.schema)]) if len(frame) else before
-    ids = work.part.cell_ids.reshape(-1)[work.cells]
-    by_cell, by_seed = (
-        {int(cell): k for k, cell in enumerate(ids)},
-        {int(s): k for k, s in enumerate(work.seeds)},
-    )
+    return in_run_order(together, work.part.cell_ids.reshape(-1)[work.cells], work.seeds)
+
+
+def in_run_order(frame: polars.DataFrame, cells: np.ndarray, seeds: np.ndarray) -> polars.DataFrame:
+    """Put rows in the order of their runs: by cell, then seed, as listed; the rows of a run stay in order."""
+    by_cell = {int(cell): k for k, cell in enumerate(cells)}
+    by_seed = {int(seed): k for k, seed in enumerate(seeds)}
     keys = [
         by_cell[cell] * len(by_seed) + by_seed[seed]
-        for cell, seed in together.select("cell", "seed").iter_rows()
+        for cell, seed in frame.select("cell", "seed").iter_rows()
     ]
-    return together[np.argsort(keys, kind="stable")]
+    return frame[np.argsort(keys, kind="stable")]
 
 
-def _write(target: Path, frame: polars.DataFrame) -> str:
+def write_part(target: Path, frame: polars.DataFrame) -> str:
+    """Write rows to a temporary file and put it in place; gives the file's digest."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(target.name + _SUFFIX)
     try:
