@@ -4,11 +4,11 @@ For a length table with distribution function ``F`` on the whole numbers ``minim
 
     E[max] = minimum + sum over k in minimum … maximum - 1 of (1 - F(k)^n)
 
-The busy share of a group is ``mean / max``, and **its expectation is not the ratio of the expectations**. For
-the usual laws a group with a short maximum is also a better balanced one, so ``E[mean / max]`` is larger than
-``E[mean] / E[max]``; for some laws with gaps it is smaller, so neither bounds the other. Conditioning
-on the maximum gives it exactly. With ``S(m) = E[X; X <= m]`` and ``A(m) = S(m) F(m)^(n-1)``, which is
-``E[X_1; max <= m]``, summation by parts leaves positive terms only::
+The busy share of a group is ``mean / max``, and **its expectation is not the ratio of the expectations**.
+For smooth laws a group with a short maximum is usually a better balanced one, so ``E[mean / max]`` is larger
+than ``E[mean] / E[max]``; with gaps, or a heap at the length limit, it can be smaller: neither bounds the
+other. Conditioning on the maximum gives it exactly. With ``S(m) = E[X; X <= m]`` and
+``A(m) = S(m) F(m)^(n-1)``, which is ``E[X_1; max <= m]``, summation by parts leaves positive terms only::
 
     E[mean / max] = A(maximum) / maximum + sum over m < maximum of A(m) (1 / m - 1 / (m + 1))
 

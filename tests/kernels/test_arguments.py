@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -90,6 +92,18 @@ def test_results_of_scalars_are_python_numbers():
     assert type(plain(np.array(2))) is int
     assert type(plain(np.array("a"))) is str
     assert plain(np.ones(2)).tolist() == [1.0, 1.0]
+
+
+def test_the_formulas_load_neither_numba_nor_scipy():
+    code = (
+        "import sys, lagsweep.kernels as k\n"
+        "k.pipeline_report(60, 20, 10), k.synchronization_transfer_time(1e9, 25.0)\n"
+        "k.optimal_checkpoint_interval(180.0, 36_000.0, method='exact'), k.group_utilization(1, [1.0], 2)\n"
+        "print(sorted({'numba', 'scipy', 'xarray', 'polars'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert run.stdout == "[]\n"
 
 
 def test_shapes_that_do_not_fit_are_named():

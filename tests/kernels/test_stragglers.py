@@ -11,6 +11,7 @@ from oracle.overlap_twins import group_by_enumeration
 from scipy.integrate import quad
 from scipy.stats import lognorm, norm
 
+from lagsweep import LengthLaw
 from lagsweep.errors import ConfigError
 from lagsweep.kernels import (
     expected_maximum,
@@ -111,6 +112,14 @@ def test_neither_average_bounds_the_other():
 
     assert usual.utilization > usual.ratio_of_means
     assert unusual.utilization < unusual.ratio_of_means
+
+
+def test_on_real_response_lengths_the_order_of_the_averages_changes_with_the_group():
+    law = LengthLaw.shipped("aime-rl-1000")
+    found = group_utilization(law.minimum, law.cdf, [8, 16])
+
+    assert found.utilization[0] > found.ratio_of_means[0]
+    assert found.utilization[1] < found.ratio_of_means[1]
 
 
 def test_sampled_groups_average_to_the_exact_utilization():
