@@ -206,13 +206,12 @@ def expected_maximum_uniform(draws: ArrayLike, low: ArrayLike = 0.0, high: Array
     >>> expected_maximum_uniform(3, 0.0, 100.0)
     75.0
     """
-    n, start, width = broadcast(
+    n, start, end = broadcast(
         draws=whole_numbers("draws", draws, minimum=1, maximum=_LARGEST_GROUP),
         low=real_numbers("low", low),
-        high=real_numbers(
-            "high - low", np.subtract(high, low), minimum=0, way_out="Give the smaller end as low."
-        ),
+        high=real_numbers("high", high),
     )
+    width = real_numbers("high - low", end - start, minimum=0, way_out="Give the smaller end as low.")
     return plain(start + width * (n / (n + 1)))
 
 

@@ -188,6 +188,10 @@ def test_group_utilization_broadcasts_like_its_scalars():
             "high - low: must be at least 0 (got -2.0). Give the smaller end as low.",
         ),
         (
+            lambda: expected_maximum_uniform(2, 0.0, True),
+            "high: must be a number (got True). Give a number, or an array of numbers.",
+        ),
+        (
             lambda: group_utilization(1, [1.0], 2, seconds_per_token=0),
             "seconds_per_token: must be greater than 0 (got 0.0). Give a finite number in that range.",
         ),
