@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-SPEC ?= examples/aime-cap-lag-cadence.toml
+SPEC ?= aime-cap-lag-cadence
 
 .PHONY: sweep test test-fast test-nojit test-bounds test-browser check fix bench types clean
 
