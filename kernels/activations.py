@@ -9,8 +9,8 @@ Per layer and token the backward pass needs these elements, of 2 bytes each (Kor
     queries, keys, values                     q + k + v
     input of the output projection            o           (o = values of all heads)
     MLP between its projections               2 f, or 3 f when gated (SwiGLU: gate, up and their product)
-    attention's scores and weights            2 a s       only if written and not recomputed
-    their dropout mask                        a s bytes   (a heads, s tokens)
+    attention weights                         a s         (a heads, s tokens) if written and not recomputed
+    their dropout mask (1 byte) and result    3 a s bytes with the weights, only with dropout
 
 With multi-head attention, an ungated MLP of f = 4 h and dropout this is the paper's ``34 h + 5 a s`` bytes
 per token, and without the last two lines Megatron-LM's ``18 h + 4 f``. Megatron-LM charges that to
@@ -20,7 +20,9 @@ dropout).
 ``selective`` recomputes the attention's inside; fused (flash) attention never writes it. ``full`` keeps each
 layer's input and recomputes one layer at a time, so one layer's other tensors come on top. Sequence
 parallelism cuts everything by the tensor-parallel size; without it the first three lines stay whole.
-Not counted: fused kernels' small statistics, fp32 copies that a framework makes, communication buffers.
+Tensors and bytes agree with what PyTorch's autograd saves for one layer of fused kernels (a test has the
+measurements). Not counted: those kernels' fp32 statistics (one number per norm row, and per head and token);
+what unfused code adds, fp32 copies in a norm and ``silu(gate)``, f more; communication buffers.
 """
 
 from __future__ import annotations
@@ -83,7 +85,8 @@ def _token_bytes(
         between = between + hidden * 2
     heads = sizes["query_size"] + sizes["key_size"] + sizes["value_size"] + sizes["output_size"]
     inner = (heads + sizes["ffn_size"] * (3 if gated else 2)) * element
-    scores = sizes["num_heads"] * sizes["tokens_per_sequence"] * (element * 2 + (1 if dropout else 0))
+    weights = sizes["num_heads"] * sizes["tokens_per_sequence"]
+    scores = weights * (element * 2 + 1) if dropout else weights * element
     if sequence_parallel:
         first, rest = _Split(nothing, entry), _Split(nothing, between + inner)
     else:

@@ -113,7 +113,8 @@ def load_model(name_or_path: str | Path) -> ModelRecord:
     by_lower = {name.lower(): name for name in models}
     found = by_lower.get(text.lower()) or by_lower.get(text.rpartition("/")[2].lower())
     path = Path(text)
-    if path.suffix == ".json" or (found is None and path.exists()):
+    # A path that exists is meant; a bare name is the shipped model even beside a folder of that name.
+    if path.suffix == ".json" or (path.exists() and (found is None or len(path.parts) > 1)):
         return _read_config(path)
     if found is None:
         hint = nearest(text.rpartition("/")[2].lower(), by_lower)
