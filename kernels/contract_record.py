@@ -17,6 +17,9 @@ from lagsweep.errors import nearest
 from lagsweep.kernels.contract_findings import ContractFinding, Plainly, make_finding
 from lagsweep.kernels.contract_schemas import REQUIRED, RecordSchema
 
+_WHOLE = (int, np.integer)
+_REAL = (int, float, np.integer, np.floating)
+
 
 @dataclass(frozen=True)
 class ContractLimits:
@@ -39,7 +42,18 @@ def is_whole(value: Any) -> bool:
     >>> is_whole(3), is_whole(True), is_whole(3.0)
     (True, False, False)
     """
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return type(value) is int or (isinstance(value, _WHOLE) and not isinstance(value, bool))
+
+
+def all_whole(values: list[Any]) -> bool:
+    """Say whether every value is a whole number, at the speed of built-ins for plain ids.
+
+    Examples
+    --------
+    >>> all_whole([31, 15, 2]), all_whole([31, None])
+    (True, False)
+    """
+    return set(map(type, values)) <= {int} or all(map(is_whole, values))
 
 
 def is_number(value: Any) -> bool:
@@ -50,7 +64,7 @@ def is_number(value: Any) -> bool:
     >>> is_number(0.5), is_number(True), is_number("0.5")
     (True, False, False)
     """
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return type(value) is float or (isinstance(value, _REAL) and not isinstance(value, bool))
 
 
 def is_finite(value: Any) -> bool:

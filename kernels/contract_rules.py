@@ -13,6 +13,7 @@ from lagsweep.kernels.contract_findings import Plainly, make_finding, shown
 from lagsweep.kernels.contract_record import (
     ContractLimits,
     RecordCheck,
+    all_whole,
     check_lag,
     flat_list,
     is_blank,
@@ -143,7 +144,9 @@ def check_reward(check: RecordCheck) -> None:
         if not reward:
             check.add("reward_empty", "reward", "must name at least one reward", reward, "Keep the scores.")
         for name, value in reward.items():
-            _check_one_reward(check, value, f".{name}" if isinstance(name, str) else f"[{shown(name)}]")
+            # A name from a file goes into a path as it is only when it cannot disturb a terminal.
+            plain = isinstance(name, str) and name.isidentifier() and name.isascii()
+            _check_one_reward(check, value, f".{name}" if plain else f"[{shown(name)}]")
     else:
         _check_one_reward(check, reward, "")
 
@@ -178,7 +181,7 @@ def check_stop(check: RecordCheck, response: list[Any] | None, active: list[Any]
         rule = f"must be one of {', '.join(TRAINABLE_STOPS)}"
         check.add("stop_unknown", "stop_reason", rule, stop, way_out)
     eos = check.limits.eos_token_ids
-    if not eos or not response or not all(map(is_whole, response)):
+    if not eos or not response or not all_whole(response):
         return
     if reason == "eos" and response[-1] not in eos:
         rule = f"must not be 'eos' for a response that ends in token {shown(response[-1])}"
@@ -187,8 +190,8 @@ def check_stop(check: RecordCheck, response: list[Any] | None, active: list[Any]
     if reason in _LENGTH_STOPS and response[-1] in eos:
         rule = f"should not be {stop!r} for a response that ends in EOS token {response[-1]}"
         check.add("length_but_eos", "stop_reason", rule, stop, "Take the engine's finish reason.")
-    early = [i for i, token in enumerate(response[:-1]) if token in eos]
-    if early and active is None and check.get("turns") is None:
+    if active is None and check.get("turns") is None and not eos.isdisjoint(response[:-1]):
+        early = [i for i, token in enumerate(response) if token in eos]
         rule = "should end at the first EOS"
         way_out = "Cut the padding, or give the loss mask of a response with several turns."
         check.add_all("tokens_after_eos", "response_tokens", rule, response, early[:1], way_out)
@@ -203,7 +206,7 @@ def check_text(check: RecordCheck, response: list[Any] | None) -> None:
     if check.limits.encode is None or not isinstance(text, str) or response is None:
         return
     again = flat_list(check.limits.encode(text))
-    if again is not None and all(map(is_whole, response)) and again != response:
+    if again is not None and all_whole(response) and again != response:
         at = next(
             (i for i, (a, b) in enumerate(zip(response, again)) if a != b), min(len(response), len(again))
         )

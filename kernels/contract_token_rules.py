@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from lagsweep.kernels.contract_findings import Plainly, shown
-from lagsweep.kernels.contract_record import RecordCheck, check_lag, flat_list, is_finite, is_number, is_whole
+from lagsweep.kernels.contract_record import (
+    RecordCheck,
+    all_whole,
+    check_lag,
+    flat_list,
+    is_finite,
+    is_number,
+    is_whole,
+)
 
 # float32 log-softmax may round a probability of 1 to slightly above 0.
 _ROUNDING = 1e-6
@@ -244,7 +252,7 @@ def check_turns(check: RecordCheck) -> None:
             for name in ("prompt_tokens", "response_tokens")
         ]
         prompt, response = parts
-        if prompt is None or response is None or not all(map(is_whole, prompt + response)):
+        if prompt is None or response is None or not all_whole(prompt + response):
             rule = "must have flat lists of ids, prompt_tokens and response_tokens"
             check.add("turns_type", "turns", rule, turn, "Keep the ids of each turn.", inner=f"[{i}]")
             return

@@ -21,6 +21,7 @@ _BY_MODULE: dict[str, tuple[str, ...]] = {
         "latest_checkpoint",
         "restore_rng",
     ),
+    "lagsweep.sweeps.records": ("validate_records", "RecordReport"),
     "lagsweep.sweeps.drill": ("recovery_drill",),
 }
 
