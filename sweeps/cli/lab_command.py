@@ -1,0 +1,111 @@
+"""``lagsweep lab``: the ten sections in order, as tables here and as files in a folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lagsweep.sweeps.lab_model import Section, Table
+
+
+@click.command(name="lab")
+@click.option(
+    "--profile",
+    type=click.Choice(["smoke", "full", "real-model"]),
+    default="smoke",
+    show_default=True,
+    help="smoke takes seconds; full simulates longer and more seeds; real-model comes later.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the page, plots and tables; results/lab-PROFILE when left out.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+def command(profile: str, output: Path | None, as_json: bool) -> None:
+    """Run the ten sections of the lab, end to end.
+
+    Memory, overlap, sequential and asynchronous loops, queue, staleness, records, weight synchronization,
+    checkpoints. Tables are shown here; plots, CSV tables and one offline page go into the output folder.
+    """
+    from lagsweep.sweeps.lab import lab_profile, run_lab
+
+    chosen = lab_profile(profile)
+    from lagsweep.sweeps.lab_files import write_lab
+
+    started = time.perf_counter()
+    folder = output or Path("results") / f"lab-{profile}"
+    console = _console()
+    sections: list[Section] = []
+    for section in run_lab(chosen):
+        sections.append(section)
+        if as_json:
+            click.echo(f"section {section.number} of 10: {section.title}", err=True)
+        else:
+            _print_section(console, section)
+    page = write_lab(folder, profile, sections)
+    if as_json:
+        click.echo(json.dumps(_document(profile, folder, sections), indent=1, allow_nan=False))
+    else:
+        click.echo(f"\nPage, plots and tables: {page}")
+    click.echo(f"{len(sections)} sections in {time.perf_counter() - started:.1f} s", err=True)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, file=sys.stdout)
+    console.width = min(console.width, 80)
+    return console
+
+
+def _print_section(console: Console, section: Section) -> None:
+    console.print(f"\n{section.number}. {section.title}", style="bold")
+    for paragraph in section.paragraphs:
+        console.print(paragraph)
+    for table in section.tables:
+        console.print()
+        console.print(_rich_table(table))
+
+
+def _rich_table(table: Table) -> object:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as RichTable
+
+    shown = RichTable(
+        title=table.title,
+        title_justify="left",
+        title_style="dim",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
+    for column in table.columns:
+        shown.add_column(column.heading, justify="right" if column.is_number(table.rows) else "left")
+    for texts in table.texts():
+        shown.add_row(*texts)
+    return shown
+
+
+def _document(profile: str, folder: Path, sections: list[Section]) -> dict[str, object]:
+    return {
+        "profile": profile,
+        "folder": str(folder),
+        "sections": [
+            {
+                "number": section.number,
+                "title": section.title,
+                "tables": {table.name: table.rows for table in section.tables},
+                "plots": [chart.name for chart in section.charts],
+            }
+            for section in sections
+        ],
+    }
