@@ -102,7 +102,7 @@ def _array(field: str, value: Any) -> np.ndarray:
     elif kind not in "uO":
         raise _refuse(field, "must be a number or an array of numbers", value, "Give numbers.")
     exact = np.empty(array.shape, dtype=object)
-    exact.flat = [_scalar(field, item) for item in array.flat]
+    exact.flat[:] = [_scalar(field, item) for item in array.flat]
     return exact
 
 
@@ -332,7 +332,7 @@ def amount(field: str, value: Any, minimum: int = 0) -> Exact:
         return as_exact(exact) if not isinstance(exact, np.ndarray) else Exact(exact)
     common = math.lcm(1, *(item.denominator for item in exact.flat))
     scaled = np.empty(exact.shape, dtype=object)
-    scaled.flat = [item.numerator * (common // item.denominator) for item in exact.flat]
+    scaled.flat[:] = [item.numerator * (common // item.denominator) for item in exact.flat]
     whole = Exact(scaled, common)
     return whole if whole.bound > INT64_MAX else Exact(scaled.astype(np.int64), common, whole.bound)
 

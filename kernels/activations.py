@@ -94,6 +94,47 @@ def _token_bytes(
     return first, rest, _Split(nothing, nothing if fused_attention else scores)
 
 
+def _check_recompute(recompute: str) -> None:
+    if recompute not in RECOMPUTE:
+        way_out = nearest(str(recompute), RECOMPUTE) or "Choose one."
+        raise ConfigError(message("recompute", f"must be one of {', '.join(RECOMPUTE)}", recompute, way_out))
+
+
+def _read_sizes(
+    counts: dict[str, Any], tensor_parallel: Any, element_bytes: Any
+) -> tuple[dict[str, Exact], tuple[int, ...]]:
+    """Read all numbers of a layer and give them with their common shape."""
+    sizes = {field: count(field, size) for field, size in counts.items()}
+    sizes["tensor_parallel"] = count("tensor_parallel", tensor_parallel, minimum=1)
+    sizes["element_bytes"] = amount("element_bytes", element_bytes)
+    shape = check_shapes(**sizes)
+    check_divides("tensor_parallel", sizes["tensor_parallel"], "num_heads", sizes["num_heads"])
+    return sizes, shape
+
+
+def _memory(
+    entry: _Split,
+    rest: _Split,
+    scores: _Split,
+    sizes: dict[str, Exact],
+    shape: tuple[int, ...],
+    recompute: str,
+) -> ActivationMemory:
+    """Turn bytes per token and layer into what is stored and what comes back."""
+    kept = {"none": entry + rest + scores, "selective": entry + rest, "full": entry}[recompute]
+    # Working on a layer brings back what was not kept of it, once.
+    again = {"none": _Split(Exact(0), Exact(0)), "selective": scores, "full": rest + scores}[recompute]
+    tokens = (sizes["num_sequences"] * sizes["tokens_per_sequence"]).broadcast(shape)
+    ranks, layers = sizes["tensor_parallel"], sizes["num_layers"]
+    stored = (kept * (tokens * layers)).on_rank(ranks)
+    working = (again * (tokens * layers.minimum(1))).on_rank(ranks)
+    return ActivationMemory(
+        stored.result("stored_bytes"),
+        working.result("working_bytes"),
+        (stored + working).result("total_bytes"),
+    )
+
+
 def activation_bytes(
     *,
     num_sequences: Any,
@@ -165,9 +206,7 @@ def activation_bytes(
     >>> activation_bytes(**layer, recompute="full").stored_bytes == 2048 * 12288 * 2
     True
     """
-    if recompute not in RECOMPUTE:
-        way_out = nearest(str(recompute), RECOMPUTE) or "Choose one."
-        raise ConfigError(message("recompute", f"must be one of {', '.join(RECOMPUTE)}", recompute, way_out))
+    _check_recompute(recompute)
     query = hidden_size if query_size is None else query_size
     key = query if key_size is None else key_size
     value = key if value_size is None else value_size
@@ -185,11 +224,7 @@ def activation_bytes(
         "extra_elements": extra_elements,
         "experts_per_token": experts_per_token,
     }
-    sizes = {field: count(field, size) for field, size in counts.items()}
-    sizes["tensor_parallel"] = count("tensor_parallel", tensor_parallel, minimum=1)
-    sizes["element_bytes"] = amount("element_bytes", element_bytes)
-    shape = check_shapes(**sizes)
-    check_divides("tensor_parallel", sizes["tensor_parallel"], "num_heads", sizes["num_heads"])
+    sizes, shape = _read_sizes(counts, tensor_parallel, element_bytes)
     flags = {
         "gated": gated,
         "dropout": dropout,
@@ -197,18 +232,7 @@ def activation_bytes(
         "fused_attention": fused_attention,
     }
     entry, rest, scores = _token_bytes(sizes, **{name: _flag(name, flag) for name, flag in flags.items()})
-    kept = {"none": entry + rest + scores, "selective": entry + rest, "full": entry}[recompute]
-    # Working on a layer brings back what was not kept of it, once.
-    again = {"none": _Split(Exact(0), Exact(0)), "selective": scores, "full": rest + scores}[recompute]
-    tokens = (sizes["num_sequences"] * sizes["tokens_per_sequence"]).broadcast(shape)
-    ranks, layers = sizes["tensor_parallel"], sizes["num_layers"]
-    stored = (kept * (tokens * layers)).on_rank(ranks)
-    working = (again * (tokens * layers.minimum(1))).on_rank(ranks)
-    return ActivationMemory(
-        stored.result("stored_bytes"),
-        working.result("working_bytes"),
-        (stored + working).result("total_bytes"),
-    )
+    return _memory(entry, rest, scores, sizes, shape, recompute)
 
 
 def logits_peak_bytes(

@@ -114,6 +114,18 @@ def _check_trainable(parameters: Exact, trainable: Exact) -> None:
         )
 
 
+def _check_extra(recipe: str | None, optimizer_extra_bytes: Any) -> None:
+    if recipe == "adafactor" and optimizer_extra_bytes is None:
+        raise ConfigError(
+            message(
+                "optimizer_extra_bytes",
+                "is required with the recipe 'adafactor', whose state depends on tensor shapes",
+                None,
+                "Give adafactor_state_bytes(shapes).",
+            )
+        )
+
+
 def model_state_bytes(
     parameters: Any,
     trainable_parameters: Any = None,
@@ -175,15 +187,7 @@ def model_state_bytes(
     15120000000
     """
     base = recipe_named(recipe)
-    if recipe == "adafactor" and optimizer_extra_bytes is None:
-        raise ConfigError(
-            message(
-                "optimizer_extra_bytes",
-                "is required with the recipe 'adafactor', whose state depends on tensor shapes",
-                None,
-                "Give adafactor_state_bytes(shapes).",
-            )
-        )
+    _check_extra(recipe, optimizer_extra_bytes)
     given = {
         "parameter_bytes": parameter_bytes,
         "gradient_bytes": gradient_bytes,

@@ -34,17 +34,17 @@ def _hundredths(number: Fraction | int, unit_bytes: int) -> int:
 
 
 def _one_text(number: Fraction | int, units: tuple[str, ...], step: int) -> str:
-    sign = "-" if number < 0 else ""
-    number = abs(number)
+    if number < 0:
+        return f"-{_one_text(-number, units, step)}"
     last = len(units) - 1
     power = 0
     # The unit is chosen after rounding: 1048575 is 1.00 MiB and never 1024.00 KiB.
     while power < last and _hundredths(number, step**power) >= 100 * step:
         power += 1
     if power == 0 and number == int(number):
-        return f"{sign}{int(number)} B"
+        return f"{int(number)} B"
     whole, rest = divmod(_hundredths(number, step**power), 100)
-    return f"{sign}{whole}.{rest:02d} {units[power]}"
+    return f"{whole}.{rest:02d} {units[power]}"
 
 
 def human_bytes(number: Any, *, decimal: bool = False) -> Any:

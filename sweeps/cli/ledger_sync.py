@@ -69,13 +69,30 @@ def _link(options: dict[str, Any]) -> float:
     return as_bytes if as_bits is None else float(gigabits_to_gigabytes_per_second(as_bits))
 
 
+def _cadences(options: dict[str, Any], transfer_seconds: float) -> list[dict[str, Any]]:
+    from lagsweep.kernels.sync_schedule import synchronization_schedule
+
+    cadences = []
+    for every in options["sync_every"]:
+        schedule = synchronization_schedule(sync_every=every, updates=options["updates"])
+        cadences.append(
+            {
+                "sync_every_updates": every,
+                "synchronizations": int(schedule.synchronization_count),
+                "mean_lag": float(schedule.mean_lag),
+                "max_lag": int(schedule.max_lag),
+                "transfer_seconds": float(schedule.synchronization_count * transfer_seconds),
+            }
+        )
+    return cadences
+
+
 def _sums(options: dict[str, Any]) -> dict[str, Any]:
     from lagsweep.kernels.collectives import (
         binomial_tree_seconds,
         fan_out_seconds,
         pipelined_chain_seconds,
     )
-    from lagsweep.kernels.sync_schedule import synchronization_schedule
     from lagsweep.kernels.weight_sync import bucket_count, transfer_report
 
     payload, link = _payload(options), _link(options)
@@ -94,18 +111,6 @@ def _sums(options: dict[str, Any]) -> dict[str, Any]:
         "binomial tree": binomial_tree_seconds(payload, reached, receivers),
         "pipelined chain, 64 chunks": pipelined_chain_seconds(payload, reached, receivers, chunks=64),
     }
-    cadences = []
-    for every in options["sync_every"]:
-        schedule = synchronization_schedule(sync_every=every, updates=options["updates"])
-        cadences.append(
-            {
-                "sync_every_updates": every,
-                "synchronizations": int(schedule.synchronization_count),
-                "mean_lag": float(schedule.mean_lag),
-                "max_lag": int(schedule.max_lag),
-                "transfer_seconds": float(schedule.synchronization_count * report.total_seconds),
-            }
-        )
     return {
         "payload_bytes": payload,
         "gigabytes_per_second": link,
@@ -119,7 +124,7 @@ def _sums(options: dict[str, Any]) -> dict[str, Any]:
         "receivers": receivers,
         "wire_seconds_by_pattern": {name: float(seconds) for name, seconds in patterns.items()},
         "updates": options["updates"],
-        "cadences": cadences,
+        "cadences": _cadences(options, float(report.total_seconds)),
     }
 
 
