@@ -13,8 +13,23 @@ import pytest
 import lagsweep
 import lagsweep.kernels
 
-CALLER = "from lagsweep._jit import jit\nfrom lagsweep.kernels.callee import leaf\n\n\n@jit\ndef call(x):\n    return leaf(x) + 1\n"
-CALLEE = "from lagsweep._jit import jit\n\n\n@jit\ndef leaf(x):\n    return x * {factor}\n"
+CALLER = """
+from lagsweep._jit import jit
+from lagsweep.kernels.callee import leaf
+
+
+@jit
+def call(x):
+    return leaf(x) + 1
+"""
+CALLEE = """
+from lagsweep._jit import jit
+
+
+@jit
+def leaf(x):
+    return x * {factor}
+"""
 
 
 @pytest.fixture
@@ -94,13 +109,15 @@ def test_nothing_is_written_beside_the_package(copied_package, tmp_path):
     _run(copied_package, tmp_path / "cache", CALL)
 
     assert not [path for path in copied_package.rglob("*") if path.suffix in {".nbi", ".nbc"}]
-    assert [path for path in (tmp_path / "cache").rglob("*.nbi")]
+    assert list((tmp_path / "cache").rglob("*.nbi"))
 
 
 def test_the_users_own_numba_caches_stay_where_they_are(copied_package, tmp_path):
     user = tmp_path / "user"
     user.mkdir()
-    (user / "mine.py").write_text("import numba\n\n\n@numba.njit(cache=True)\ndef mine(x):\n    return x + 1\n")
+    (user / "mine.py").write_text(
+        "import numba\n\n\n@numba.njit(cache=True)\ndef mine(x):\n    return x + 1\n"
+    )
     code = f"import sys; sys.path.insert(0, {str(user)!r}); {CALL}; from mine import mine; print(mine(1))"
 
     _run(copied_package, tmp_path / "cache", code)

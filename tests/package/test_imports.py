@@ -57,7 +57,18 @@ def test_kernels_never_import_sweeps():
 
 
 def test_kernels_touch_no_world():
-    world = {"os", "sys", "pathlib", "io", "time", "datetime", "random", "subprocess", "threading", "tempfile"}
+    world = {
+        "os",
+        "sys",
+        "pathlib",
+        "io",
+        "time",
+        "datetime",
+        "random",
+        "subprocess",
+        "threading",
+        "tempfile",
+    }
     wrong = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in (ROOT / "kernels").rglob("*.py")
@@ -68,14 +79,17 @@ def test_kernels_touch_no_world():
     assert wrong == []
 
 
+_CLI = "from lagsweep.sweeps.cli import main\ntry:\n    main({arguments!r})\nexcept SystemExit:\n    pass"
+
+
 @pytest.mark.parametrize(
     "code",
     [
         "import lagsweep",
         "import lagsweep.kernels, lagsweep.sweeps",
-        "from lagsweep.sweeps.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass",
-        "from lagsweep.sweeps.cli import main\ntry:\n    main(['run', '--help'])\nexcept SystemExit:\n    pass",
-        "from lagsweep.sweeps.cli import main\ntry:\n    main(['simulate', '--help'])\nexcept SystemExit:\n    pass",
+        _CLI.format(arguments=["--help"]),
+        _CLI.format(arguments=["run", "--help"]),
+        _CLI.format(arguments=["simulate", "--help"]),
     ],
 )
 def test_a_light_import_loads_nothing_heavy(code):

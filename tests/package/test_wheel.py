@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-IGNORED = shutil.ignore_patterns(".git", ".venv*", "results", "build", "*.egg-info", "__pycache__", ".hypothesis")
+IGNORED = shutil.ignore_patterns(
+    ".git", ".venv*", "results", "build", "*.egg-info", "__pycache__", ".hypothesis"
+)
 PACKAGE_FOLDERS = {"kernels": "lagsweep/kernels", "sweeps": "lagsweep/sweeps"}
 SPEC = """
 name = "small"
@@ -68,9 +70,7 @@ def test_every_module_and_data_file_is_in_the_wheel(wheel):
             relative = path.relative_to(ROOT / folder)
             if path.is_file() and "__pycache__" not in path.parts and relative.parts[0] != "public":
                 expected.add(f"{target}/{relative.as_posix()}")
-    expected |= {
-        f"lagsweep/{path.name}" for path in (ROOT / "sweeps" / "public").iterdir() if path.is_file()
-    }
+    expected |= {f"lagsweep/{path.name}" for path in (ROOT / "sweeps" / "public").iterdir() if path.is_file()}
 
     assert sorted(expected - names) == []
 

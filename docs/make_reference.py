@@ -1,0 +1,149 @@
+"""Write docs/reference.md from the code: public names with signatures and first lines, and every command.
+
+Run ``python docs/make_reference.py``; ``--check`` only tells whether it is current (exit code 1 if not).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+import lagsweep
+from lagsweep._public_names import PUBLIC_NAMES
+from lagsweep.kernels._names import KERNEL_NAMES
+from lagsweep.kernels.metrics import ENGINE_METRICS, METRICS
+from lagsweep.sweeps.cli.main import SUBCOMMANDS
+from lagsweep.sweeps.config import PipelineConfig, field_level
+
+PAGE = Path(__file__).with_name("reference.md")
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _signature(name: str, thing: object) -> str:
+    if not callable(thing) or (isinstance(thing, type) and issubclass(thing, Exception)):
+        return name
+    try:
+        parts = []
+        for parameter in inspect.signature(thing).parameters.values():
+            text = parameter.name
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                text = f"*{text}"
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                text = f"**{text}"
+            elif parameter.default is not parameter.empty and isinstance(
+                parameter.default, int | float | str | bool | tuple | None
+            ):
+                text = f"{text}={parameter.default!r}"
+            elif parameter.default is not parameter.empty:
+                text = f"{text}=…"
+            parts.append(text)
+    except ValueError:
+        return name
+    return f"{name}({', '.join(parts)})"
+
+
+def _names(title: str, intro: str, names: dict[str, str]) -> list[str]:
+    lines = [f"## {title}", "", intro, ""]
+    for module in dict.fromkeys(names.values()):
+        lines += [f"### `{module}`", ""]
+        for name in (name for name, where in names.items() if where == module):
+            thing = getattr(import_module(module), name)
+            text = _first_line(thing) if callable(thing) else f"= {thing!r}"
+            lines.append(f"- `{_signature(name, thing)}`  \n  {text}")
+            lines += [f"  - {line}" for line in _methods(name, thing)]
+        lines.append("")
+    return lines
+
+
+def _methods(name: str, thing: object) -> list[str]:
+    if not isinstance(thing, type) or issubclass(thing, Exception):
+        return []
+    members = []
+    for method, raw in vars(thing).items():
+        if method.startswith("_") or (
+            not isinstance(raw, classmethod | staticmethod) and not inspect.isfunction(raw)
+        ):
+            continue
+        signature = _signature(f".{method}", getattr(thing, method)).replace("(self, ", "(")
+        members.append(f"`{signature}`: {_first_line(raw)}")
+    return [line.replace("(self)", "()") for line in members]
+
+
+def _fields() -> list[str]:
+    lines = [
+        "## Settings of a pipeline",
+        "",
+        "Fields of `PipelineConfig`, flags of the command line, and axes of a sweep.",
+        "",
+    ]
+    lines += ["| field | level | default | meaning |", "| --- | ---: | --- | --- |"]
+    for name, field in PipelineConfig.model_fields.items():
+        default = "lognormal, median 300, sigma 0.6, 16…2048" if name == "response_length" else field.default
+        shown = "none" if default is None else default
+        lines.append(f"| `{name}` | {field_level(name)} | {shown} | {field.description} |")
+    return [*lines, ""]
+
+
+def _metrics() -> list[str]:
+    lines = [
+        "## What a run reports",
+        "",
+        "Variables of a sweep's dataset; the second table for levels 2 and 3 only.",
+        "",
+    ]
+    for table in (METRICS, ENGINE_METRICS):
+        lines += ["| metric | type | unit | meaning |", "| --- | --- | --- | --- |"]
+        lines += [f"| `{m.name}` | {m.dtype} | {m.units} | {m.long_name} |" for m in table]
+        lines.append("")
+    return lines
+
+
+def _commands() -> list[str]:
+    lines = ["## Commands", "", "`lagsweep COMMAND --help` prints the same.", ""]
+    for name in SUBCOMMANDS:
+        command = import_module(f"lagsweep.sweeps.cli.{name}_command").command
+        lines += [*_help(command, f"lagsweep {name}")]
+        if isinstance(command, click.Group):
+            for sub, inner in command.commands.items():
+                lines += _help(inner, f"lagsweep {name} {sub}")
+    return lines
+
+
+def _help(command: click.Command, path: str) -> list[str]:
+    context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100)
+    return [f"### `{path}`", "", "```text", command.get_help(context).rstrip(), "```", ""]
+
+
+def page() -> str:
+    """Build the page's text."""
+    lines = ["# Reference", "", "Made from the code by `python docs/make_reference.py`; do not edit.", ""]
+    lines += _fields() + _metrics()
+    lines += _names("Names of `lagsweep`", "Loaded on first use.", PUBLIC_NAMES)
+    kernels = (
+        "Pure functions: scalars or arrays in, which broadcast. Also importable from `lagsweep.kernels`."
+    )
+    lines += _names("Names of `lagsweep.kernels`", kernels, KERNEL_NAMES)
+    lines += _commands()
+    assert lagsweep.__version__
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    """Write or check."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        current = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
+        print("docs/reference.md is current" if current else "docs/reference.md is out of date")
+        sys.exit(0 if current else 1)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
