@@ -70,6 +70,7 @@ class Journal:
         self._whole = 0
         self._lock = threading.Lock()
         self._file: Any = None
+        self._by_part: dict[str, dict[str, dict[str, Any]]] = {}
         self._read()
 
     def _read(self) -> None:
@@ -78,7 +79,7 @@ class Journal:
         for number, line in enumerate(lines, start=1):
             record = read_line(line)
             if record is not None:
-                self.records.append(record)
+                self._keep(record)
                 self._whole += len(line)
             elif number == len(lines) and not line.endswith(b"\n"):
                 self.torn = True
@@ -103,7 +104,12 @@ class Journal:
             except OSError:
                 self._file.truncate(before)
                 raise
-            self.records.append(dict(record))
+            self._keep(dict(record))
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+        if record.get("kind") == UNIT:
+            self._by_part.setdefault(str(record.get("part")), {})[str(record.get("unit"))] = record
 
     def close(self) -> None:
         """Flush to the disk and close."""
@@ -114,11 +120,7 @@ class Journal:
 
     def units(self, part: str) -> dict[str, dict[str, Any]]:
         """Give the last record of each unit of a part."""
-        return {
-            record["unit"]: record
-            for record in self.records
-            if record.get("kind") == UNIT and record.get("part") == part
-        }
+        return self._by_part.get(part, {})
 
     @property
     def finished(self) -> bool:

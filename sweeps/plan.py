@@ -21,6 +21,7 @@ from lagsweep.sweeps.cells import configs_of
 from lagsweep.sweeps.config import PipelineConfig, field_level
 from lagsweep.sweeps.designs import Design
 from lagsweep.sweeps.identity import cell_ids
+from lagsweep.sweeps.sequential_stopping import parse_rule
 from lagsweep.sweeps.spec import SweepSpec
 from lagsweep.sweeps.units import EVENT_SECONDS, Layout, choose_chunks, default_unit_runs
 
@@ -107,10 +108,6 @@ def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:
     """
     above = not is_level_1(spec)
     wanted = unit_runs or default_unit_runs(guessed_run_seconds(spec.base, spec.design))
-    if spec.until is not None:
-        from lagsweep.sweeps.sequential_stopping import parse_rule
-
-        wanted = parse_rule(spec.until).unit_runs(spec.design.size, wanted)
     parts = [_part(CELLS, spec, spec.base, spec.design, reported_metrics(above), wanted)]
     baseline = baseline_design(spec)
     if spec.baseline and baseline is not None:
@@ -127,6 +124,10 @@ def _part(
     unit_runs: int,
 ) -> Part:
     is_baseline = name == BASELINE
+    seeds = len(spec.seeds)
+    chunks = choose_chunks(design.shape, seeds, unit_runs)
+    if spec.until is not None and not is_baseline:
+        chunks = parse_rule(spec.until).chunks(design.shape, seeds, unit_runs)
     return Part(
         name=name,
         base=base,
@@ -135,9 +136,7 @@ def _part(
         excluded=np.zeros(design.shape, bool) if is_baseline else spec.excluded,
         metrics=metrics,
         prefix=BASELINE_PREFIX if is_baseline else "",
-        layout=Layout(
-            (*design.shape, len(spec.seeds)), choose_chunks(design.shape, len(spec.seeds), unit_runs)
-        ),
+        layout=Layout((*design.shape, seeds), chunks),
         keep_lag_counts=not is_baseline,
     )
 

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lagsweep.errors import ConfigError, message, nearest
-from lagsweep.sweeps.batch import Record
+from lagsweep.sweeps.batch import DONE, Record
+from lagsweep.sweeps.compile_notice import compile_first
 from lagsweep.sweeps.config import PipelineConfig
 from lagsweep.sweeps.dataset import build_dataset
 from lagsweep.sweeps.executors import checked_threads, run_units
 from lagsweep.sweeps.masks import masks_of
 from lagsweep.sweeps.plan import CELLS, Part, guessed_run_seconds, plan_parts, total_runs
 from lagsweep.sweeps.progress import Progress, checked_progress
+from lagsweep.sweeps.sequential_stopping import parse_rule, run_rounds
 from lagsweep.sweeps.spec import SweepSpec, make_spec
-from lagsweep.sweeps.unit_work import UnitArrays, UnitWork, empty_arrays
+from lagsweep.sweeps.unit_work import UnitArrays, UnitWork, empty_arrays, tell_failures
 
 if TYPE_CHECKING:
     import xarray
@@ -104,16 +106,17 @@ def run_spec(
     observer = checked_progress(progress)
     stop = cancel or threading.Event()
     workers = thread_count(executor, threads)
+    if spec.tables and store is None:
+        raise ConfigError(
+            message("tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'.")
+        )
     if store is not None:
         from lagsweep.sweeps.stored_run import run_into_store
 
         return run_into_store(
             spec, Path(store), executor=executor, threads=threads, progress=observer, cancel=stop
         )
-    if spec.tables:
-        raise ConfigError(
-            message("tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'.")
-        )
+    compile_first(spec.base, observer)
     if workers is None:
         from lagsweep.sweeps.dask_executor import run_in_memory
 
@@ -147,31 +150,44 @@ def _run_in_memory(
 ) -> xarray.Dataset:
     parts = [one_unit(part) for part in plan_parts(spec)]
     results = [(part, new_arrays(part)) for part in parts]
-    works = [
-        UnitWork(
-            part,
-            (0,) * len(part.layout.shape),
-            arrays,
-            np.ones(arrays.status.shape, bool),
-            Record(rollouts=spec.masks and part.name == CELLS),
-        )
-        for part, arrays in results
-    ]
     progress.begin(total_runs(parts))
-    try:
+
+    def execute(part: Part, arrays: UnitArrays, todo: np.ndarray) -> None:
+        record = Record(rollouts=spec.masks and part.name == CELLS)
+        work = UnitWork(part, (0,) * len(part.layout.shape), arrays, todo, record)
         run_units(
-            works,
-            runs=total_runs(parts),
+            [work] if work.runs else [],
+            runs=work.runs,
             threads=threads,
-            unit_done=lambda work: tell_failures(work, progress),
+            unit_done=lambda work: tell_failures(work.part, work.unit, work.arrays.failures, progress),
             progress=progress,
             cancel=cancel,
             run_seconds=guessed_run_seconds(spec.base, spec.design),
         )
+
+    try:
+        for part, arrays in results:
+            if spec.until is None or part.name != CELLS:
+                execute(part, arrays, np.ones(arrays.status.shape, bool))
+            else:
+                _run_rounds(spec.until, part, arrays, execute, progress)
     finally:
         progress.end()
     masks = masks_of(results[0][1], parts[0].layout.shape) if spec.masks else None
     return build_dataset(spec, results, masks)
+
+
+def _run_rounds(until: str, part: Part, arrays: UnitArrays, execute: Any, progress: Progress) -> None:
+    def run(open_cells: np.ndarray, first: int, last: int) -> None:
+        todo = np.zeros(arrays.status.shape, bool)
+        todo[open_cells, first:last] = True
+        execute(part, arrays, todo)
+
+    def read(metric: str, seeds: int) -> np.ndarray:
+        values = arrays.metrics[metric][:, :seeds].astype(np.float64)
+        return np.where(arrays.status[:, :seeds] == DONE, values, np.nan)
+
+    run_rounds(parse_rule(until), part, run, read, progress)
 
 
 def one_unit(part: Part) -> Part:
@@ -182,12 +198,3 @@ def one_unit(part: Part) -> Part:
 def new_arrays(part: Part) -> UnitArrays:
     """Make the arrays of a whole part."""
     return empty_arrays(part.metrics, part.design.size, len(part.seeds), lag_counts=part.keep_lag_counts)
-
-
-def tell_failures(work: UnitWork, progress: Progress) -> None:
-    """Say each failed run in one line."""
-    from lagsweep.sweeps.cells import describe_cell
-
-    for (cell, seed), failure in sorted(work.arrays.failures.items()):
-        where = describe_cell(work.part.design, int(work.cells[cell]))
-        progress.failure(f"failed: {where} seed={int(work.seeds[seed])}: {failure.reason}")

@@ -31,7 +31,7 @@ def union_spec(stored: SweepSpec, asked: SweepSpec, folder: Path) -> SweepSpec:
     if differences:
         lines = "\n".join(f"  {line}" for line in differences)
         raise StoreError(
-            f"spec: must be that of the store, or add values, seeds or axes to it (got another for {folder}).\n"
+            f"spec: must be the store's, or add values, seeds or axes to it (got another for {folder}).\n"
             f"{lines}\n"
             "Ways out: leave out --store, and the changed sweep gets a folder of its own; "
             "name a new folder with --store; or take the store's settings (spec.toml in it)."
@@ -57,6 +57,8 @@ def differences_of(stored: SweepSpec, asked: SweepSpec) -> list[str]:
             found.append(f"axes.{name}: called {now[field]} in what is asked; use the store's name")
     if stored.design.is_grid != asked.design.is_grid:
         found.append(f"design: {_kind(stored)} in the store, {_kind(asked)} asked")
+    if stored.until is not None and asked.fingerprint != stored.fingerprint:
+        found.append(f"until: {stored.until}; a store with a stopping rule cannot grow")
     for key in _KEEP:
         before, after = getattr(stored, key), getattr(asked, key)
         if before != after:

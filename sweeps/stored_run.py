@@ -5,26 +5,32 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lagsweep.errors import ConfigError, StoreError, message
-from lagsweep.sweeps.batch import Cancelled, Record
+from lagsweep.errors import StoreError, message
+from lagsweep.sweeps.batch import DONE, FAILED
+from lagsweep.sweeps.compile_notice import compile_first
 from lagsweep.sweeps.executors import run_units
 from lagsweep.sweeps.lock import StoreLock
-from lagsweep.sweeps.plan import CELLS, Part, guessed_run_seconds
+from lagsweep.sweeps.plan import CELLS, Part, guessed_run_seconds, total_runs
 from lagsweep.sweeps.progress import Progress
 from lagsweep.sweeps.run_record import note_run, versions
+from lagsweep.sweeps.sequential_stopping import Rule, parse_rule, run_rounds
 from lagsweep.sweeps.spec import SweepSpec
 from lagsweep.sweeps.store import SweepStore, create_store, open_sweep
-from lagsweep.sweeps.tables import read_unit_tables, remove_leftovers
-from lagsweep.sweeps.unit_work import FAILED, UnitWork, empty_arrays
+from lagsweep.sweeps.stored_units import make_work, write_work
+from lagsweep.sweeps.tables import remove_leftovers
+from lagsweep.sweeps.unit_work import Failure, UnitWork, tell_failures
+from lagsweep.sweeps.units import unit_name
 
 if TYPE_CHECKING:
     import xarray
+
+Todo = list[tuple[Part, tuple[int, ...], np.ndarray]]
 
 
 class StopAtFailure(Exception):
@@ -71,6 +77,7 @@ def run_into_store(
         If `cancel` was set; what was finished is kept.
     """
     progress = progress or Progress()
+    compile_first(spec.base, progress)
     store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress)
     with lock:
         try:
@@ -138,7 +145,6 @@ class StoredRun:
         self.store, self.executor, self.threads = store, executor, threads
         self.progress, self.cancel = progress, cancel
         self.retry_failed, self.fail_fast = retry_failed, fail_fast
-        self.failed = 0
 
     def run(self) -> None:
         """Do what is missing, then mark the store complete."""
@@ -153,13 +159,9 @@ class StoredRun:
         if not todo and store.complete:
             return
         with note_run(store.folder, units=len(todo)):
-            if todo:
-                store.reopen()
+            store.reopen()
+            if todo or store.spec.until is not None:
                 self._run_units(todo)
-            if store.spec.until is not None:
-                from lagsweep.sweeps.sequential_stopping import run_rounds
-
-                run_rounds(self)
             store.finish()
 
     def _note_versions(self) -> None:
@@ -170,31 +172,61 @@ class StoredRun:
                     f"store: was made with {name.replace('_version', '')} {then}, this is {now}"
                 )
 
-    def _todo(self) -> list[tuple[Part, tuple[int, ...], np.ndarray]]:
+    def _todo(self) -> Todo:
         """Give the units with runs still to do, and which."""
-        found = []
-        until = self.store.spec.until is not None
+        found: Todo = []
+        rounds_decide = self.store.spec.until is not None
         for part, unit in self.store.units():
-            if until and part.name == CELLS:
-                continue  # its rounds decide
+            record = self.store.journal.units(part.name).get(unit_name(unit))
             todo = ~self.store.done_mask(part, unit)
-            record = self.store.journal.units(part.name).get(_name(unit))
+            if rounds_decide and part.name == CELLS:
+                todo[:] = False
             if self.retry_failed and record is not None and record.get("failed"):
                 todo |= self.store.read_unit(part, unit).status == FAILED
             if todo.any():
                 found.append((part, unit, todo))
         return found
 
-    def _run_units(self, todo: list[tuple[Part, tuple[int, ...], np.ndarray]]) -> None:
-        missing = sum(int(mask.sum()) for _, _, mask in todo)
-        total = sum(int(np.prod(part.layout.shape)) for part in self.store.parts)
+    def _run_units(self, todo: Todo) -> None:
+        total = total_runs(self.store.parts)
+        missing = runs_of(todo)
+        until = self.store.spec.until
+        if until is not None:
+            missing += self.store.part(CELLS).runs - self._runs_done(CELLS)
         self.progress.begin(total, total - missing)
         try:
-            self.execute(todo, missing)
+            self.execute(todo)
+            if until is not None:
+                self._run_rounds(parse_rule(until))
         finally:
             self.progress.end()
 
-    def execute(self, todo: list[tuple[Part, tuple[int, ...], np.ndarray]], runs: int) -> None:
+    def _runs_done(self, part: str) -> int:
+        return sum(int(record["runs"]) for record in self.store.journal.units(part).values())
+
+    def _run_rounds(self, rule: Rule) -> None:
+        """Add seeds round by round, only to the cells that need more."""
+        store, part = self.store, self.store.part(CELLS)
+
+        def run(open_cells: np.ndarray, first: int, last: int) -> None:
+            todo: Todo = []
+            for unit in part.layout.units():
+                start, stop = part.layout.box(unit)[-1]
+                if first <= start < last and unit_name(unit) not in store.journal.units(CELLS):
+                    mask = np.repeat(open_cells[part.layout.cells(unit)][:, None], stop - start, axis=1)
+                    if mask.any():
+                        todo.append((part, unit, mask))
+            self.execute(todo)
+
+        def read(metric: str, seeds: int) -> np.ndarray:
+            box = (*((0, size) for size in part.layout.shape[:-1]), (0, seeds))
+            values = store.files.read(metric, box).astype(np.float64)
+            status = store.files.read("status", box)
+            return np.where(status == DONE, values, np.nan).reshape(-1, seeds)
+
+        run_rounds(rule, part, run, read, self.progress)
+
+    def execute(self, todo: Todo) -> None:
         """Run units on the executor; each is written and journaled as it completes."""
         from lagsweep.sweeps.run import thread_count
 
@@ -205,92 +237,46 @@ class StoredRun:
             run_on_cluster(self, todo)
             return
         run_units(
-            self.works(todo),
-            runs=runs,
+            self._works(todo),
+            runs=runs_of(todo),
             threads=count,
-            unit_done=self.unit_done,
+            unit_done=self._unit_done,
             progress=self.progress,
             cancel=self.cancel,
             run_seconds=guessed_run_seconds(self.store.spec.base, self.store.spec.design),
         )
 
-    def works(self, todo: list[tuple[Part, tuple[int, ...], np.ndarray]]) -> Iterator[UnitWork]:
+    def _works(self, todo: Todo) -> Iterator[UnitWork]:
         """Make the work of units, one by one."""
         for part, unit, mask in todo:
             work = make_work(self.store, part, unit, mask)
             if work.runs:
                 yield work
             else:  # every cell of it is excluded
-                self.progress.advance(int(mask.sum()))
-                self.unit_done(work)
+                self._unit_done(work)
 
-    def unit_done(self, work: UnitWork) -> None:
+    def _unit_done(self, work: UnitWork) -> None:
         """Write a unit, then its line in the journal."""
-        skipped = int((work.arrays.status == 3).sum())
-        self.progress.advance(min(skipped, int(work.arrays.status.size) - work.runs))
-        self.accept(work, write_work(self.store, work))
+        self.accept(work.part, work.unit, write_work(self.store, work), work.arrays.failures)
 
-    def accept(self, work: UnitWork, record: dict[str, Any]) -> None:
+    def accept(
+        self,
+        part: Part,
+        unit: tuple[int, ...],
+        record: dict[str, Any],
+        failures: dict[tuple[int, int], Failure],
+    ) -> None:
         """Write a unit's line in the journal and tell its failures."""
-        from lagsweep.sweeps.run import tell_failures
-
         self.store.journal.append(record)
-        self.failed += len(work.arrays.failures)
-        tell_failures(work, self.progress)
-        if self.fail_fast and work.arrays.failures:
+        tell_failures(part, unit, failures, self.progress)
+        if self.fail_fast and failures:
             self.cancel.set()
             raise StopAtFailure
 
 
-def make_work(store: SweepStore, part: Part, unit: tuple[int, ...], todo: np.ndarray) -> UnitWork:
-    """Make the work of a unit; what it holds already and is not to do again is read first."""
-    spec = store.spec
-    tables = spec.tables if part.name == CELLS else ()
-    record = Record(
-        batches="batches" in tables,
-        timeline="timeline" in tables,
-        rollouts="rollouts" in tables or (spec.masks and part.name == CELLS),
+def runs_of(todo: Todo) -> int:
+    """Count the runs of units to do, excluded cells apart."""
+    return sum(
+        int((mask & ~part.excluded.reshape(-1)[part.layout.cells(unit)][:, None]).sum())
+        for part, unit, mask in todo
     )
-    if todo.all():
-        cells, seeds = todo.shape
-        arrays = empty_arrays(part.metrics, cells, seeds, lag_counts=part.keep_lag_counts)
-    else:
-        arrays = store.read_unit(part, unit)
-    return UnitWork(part, unit, arrays, todo, record)
-
-
-def write_work(store: SweepStore, work: UnitWork) -> dict[str, Any]:
-    """Write a unit's data and tables, with the rows of runs that were not done again; gives the record."""
-    kept = None
-    if not work.todo_asked.all():
-        kept = {
-            table: _rows_kept(frame, work)
-            for table, frame in read_unit_tables(store.folder, work.name).items()
-        }
-    return store.write_unit(work, kept)
-
-
-def _rows_kept(frame: Any, work: UnitWork) -> Any:
-    import polars
-
-    again = [
-        (int(work.part.cell_ids.reshape(-1)[work.cells[cell]]), int(work.seeds[seed]))
-        for cell, seed in np.argwhere(work.todo_asked)
-    ]
-    redone = polars.DataFrame(
-        {
-            "cell": np.array([cell for cell, _ in again], np.int64),
-            "seed": np.array([seed for _, seed in again], np.uint64),
-        }
-    )
-    return frame.join(redone, on=["cell", "seed"], how="anti", maintain_order="left")
-
-
-def _name(unit: tuple[int, ...]) -> str:
-    from lagsweep.sweeps.units import unit_name
-
-    return unit_name(unit)
-
-
-UnitDone = Callable[[UnitWork], None]
-__all__ = ["Cancelled", "ConfigError", "StopAtFailure", "StoredRun", "open_or_create", "run_into_store"]

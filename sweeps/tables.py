@@ -64,8 +64,8 @@ def write_unit_tables(
         Table -> digest of the part's file.
     """
     digests = {}
-    for table in wanted_tables(spec, work.part.name):
-        rows = _merged(_frame(work, _rows(work, table)), kept, table, work)
+    for table, fresh in unit_frames(work, spec).items():
+        rows = _merged(fresh, kept, table, work)
         if len(rows.columns) > 2:  # else every cell of the unit is excluded
             digests[table] = write_part(part_file(folder, table, work.name), rows)
     failures = _merged(_failures(work), kept, FAILURES, work)
@@ -75,6 +75,11 @@ def write_unit_tables(
     else:
         target.unlink(missing_ok=True)
     return digests
+
+
+def unit_frames(work: UnitWork, spec: SweepSpec) -> dict[str, polars.DataFrame]:
+    """Give the rows of a unit's runs for each table that the sweep keeps."""
+    return {table: _frame(work, _rows(work, table)) for table in wanted_tables(spec, work.part.name)}
 
 
 def _rows(work: UnitWork, table: str) -> list[dict[str, np.ndarray]]:

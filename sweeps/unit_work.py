@@ -11,8 +11,10 @@ import numpy as np
 
 from lagsweep.kernels.metrics import LAG_BINS, Metric
 from lagsweep.sweeps.batch import DONE, FAILED, BatchResult, Cancelled, Record, simulate_batch
+from lagsweep.sweeps.cells import describe_cell
 from lagsweep.sweeps.config import PipelineConfig
 from lagsweep.sweeps.plan import Part
+from lagsweep.sweeps.progress import Progress
 from lagsweep.sweeps.units import unit_name
 
 NOT_RUN, EXCLUDED = 0, 3
@@ -190,3 +192,13 @@ def _one_by_one(
     for table, parts in tables.items():
         setattr(whole, table, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return whole
+
+
+def tell_failures(
+    part: Part, unit: tuple[int, ...], failures: dict[tuple[int, int], Failure], progress: Progress
+) -> None:
+    """Say each failed run of a unit in one line."""
+    cells, first_seed = part.layout.cells(unit), part.layout.box(unit)[-1][0]
+    for (cell, seed), failure in sorted(failures.items()):
+        where = describe_cell(part.design, int(cells[cell]))
+        progress.failure(f"failed: {where} seed={int(part.seeds[first_seed + seed])}: {failure.reason}")

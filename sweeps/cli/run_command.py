@@ -89,14 +89,12 @@ def command(spec: str | None, **options: Any) -> int:
 def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     from lagsweep.sweeps.batch import Cancelled
     from lagsweep.sweeps.cli.signals import stop_at_safe_point
-    from lagsweep.sweeps.compile_notice import compile_first
     from lagsweep.sweeps.progress import progress_for_terminal
     from lagsweep.sweeps.stored_run import StopAtFailure, run_into_store
 
     progress = progress_for_terminal(quiet=options["quiet"])
     with stop_at_safe_point() as stop:
         try:
-            compile_first(sweep.base, progress)
             progress.note(f"store: {folder}")
             with _executor(options) as executor:
                 dataset = run_into_store(

@@ -1,0 +1,151 @@
+"""What a sweep would do, before it does it: cells, bytes, time from a short calibration, what a resume does."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lagsweep.errors import StoreError
+from lagsweep.sweeps.compile_notice import compile_first
+from lagsweep.sweeps.executors import default_threads
+from lagsweep.sweeps.plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
+from lagsweep.sweeps.progress import Progress, duration
+from lagsweep.sweeps.spec import SweepSpec
+
+CALIBRATION_SECONDS = 1.0
+CALIBRATION_RUNS = 64
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a sweep would do.
+
+    Attributes
+    ----------
+    facts : dict
+        For JSON.
+    text : str
+        For people.
+    """
+
+    facts: dict[str, Any]
+    text: str
+
+
+def dry_run_report(
+    spec: SweepSpec,
+    folder: Path,
+    unit_runs: int | None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> DryRun:
+    """Work out what running a sweep into a folder would do; nothing is written.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds a sweep that this one does not extend.
+    """
+    parts = plan_parts(spec, unit_runs)
+    cells = parts[0]
+    plan, left, done = _against_store(spec, folder, parts)
+    compile_first(spec.base, progress or Progress())
+    run_seconds = calibrate(cells)
+    workers = threads or default_threads()
+    facts: dict[str, Any] = {
+        "store": str(folder),
+        "fingerprint": spec.fingerprint,
+        "cells": cells.design.size,
+        "excluded_cells": int(cells.excluded.sum()),
+        "seeds": len(spec.seeds),
+        "runs": total_runs(parts),
+        "baseline_runs": sum(part.runs for part in parts if part.name != CELLS),
+        "units": sum(part.layout.count for part in parts),
+        "runs_per_unit": math.prod(cells.layout.chunks),
+        "bytes_uncompressed": bytes_in_memory(parts),
+        "seconds_per_run": run_seconds,
+        "threads": workers,
+        "plan": plan,
+        "runs_done": done,
+        "runs_left": left,
+        "estimated_seconds": run_seconds * left / workers,
+    }
+    return DryRun(facts, _text(spec, facts))
+
+
+def _against_store(spec: SweepSpec, folder: Path, parts: list[Part]) -> tuple[str, int, int]:
+    """Tell what would happen to the folder, and how many runs are left and done."""
+    from lagsweep.sweeps.spec_union import added, union_spec
+    from lagsweep.sweeps.store import SweepStore
+
+    if not folder.exists():
+        return "make the store and run everything", total_runs(parts), 0
+    store = SweepStore(folder)
+    done = sum(int(store.done_mask(part, unit).sum()) for part, unit in store.units())
+    if store.spec.fingerprint == spec.fingerprint:
+        left = max(0, sum(math.prod(part.layout.shape) for part in store.parts) - done)
+        if left == 0 and not store.complete:
+            return "mark the store complete", 0, done
+        return ("go on where it was" if left else "nothing: the store is complete"), left, done
+    try:
+        union = union_spec(store.spec, spec, folder)
+    except StoreError as error:
+        raise StoreError(str(error)) from None
+    if union.fingerprint == store.spec.fingerprint:
+        return "nothing new: the store holds this and more", 0, done
+    left = max(0, sum(math.prod(part.layout.shape) for part in plan_parts(union)) - done)
+    return f"extend the store by {added(store.spec, union)}", left, done
+
+
+def calibrate(part: Part) -> float:
+    """Measure the seconds of one run on one core: some cells and seeds, spread over the sweep."""
+    from lagsweep.sweeps.batch import RECORD_NOTHING
+    from lagsweep.sweeps.unit_work import run_block
+
+    kept = np.flatnonzero(~part.excluded.reshape(-1))
+    count = min(CALIBRATION_RUNS, len(kept) * len(part.seeds))
+    # Strides that share no factor with most sizes, so that each axis is met at several values.
+    cells = kept[(np.arange(count) * 7919) % len(kept)]
+    seeds = part.seeds[(np.arange(count) * 104729) % len(part.seeds)]
+    began, runs = time.perf_counter(), 0
+    for cell, seed in zip(cells, seeds):
+        run_block(part.configs([cell]), np.array([seed], np.uint64), RECORD_NOTHING, None)
+        runs += 1
+        if time.perf_counter() - began > CALIBRATION_SECONDS:
+            break
+    return (time.perf_counter() - began) / runs
+
+
+def _text(spec: SweepSpec, facts: dict[str, Any]) -> str:
+    axes = ", ".join(
+        f"{name} {len(set(map(str, values)))}" for name, (_, values) in spec.design.columns.items()
+    )
+    excluded = f", {facts['excluded_cells']:,} excluded" if facts["excluded_cells"] else ""
+    baseline = f", {facts['baseline_runs']:,} of them the baseline" if facts["baseline_runs"] else ""
+    until = f"; at most, until {spec.until}" if spec.until else ""
+    return "\n".join(
+        [
+            f"store      {facts['store']}",
+            f"cells      {facts['cells']:,}{excluded} ({axes or 'no axes'})",
+            f"runs       {facts['runs']:,} at {facts['seeds']:,} seeds{baseline}{until}",
+            f"units      {facts['units']:,} of about {facts['runs_per_unit']:,} runs",
+            f"size       {_bytes(facts['bytes_uncompressed'])} before compression",
+            f"time       {duration(facts['estimated_seconds'])} on {facts['threads']} threads "
+            f"({facts['seconds_per_run'] * 1e3:.3g} ms a run, measured on {CALIBRATION_RUNS} runs)",
+            f"would      {facts['plan']} ({facts['runs_left']:,} runs left, {facts['runs_done']:,} done)",
+        ]
+    )
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return ""
