@@ -88,8 +88,7 @@ def _slime_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     """Split slime's joint token list at ``response_length``; drop nulls that mean "not recorded"."""
     ours: dict[str, Any] = {}
     tokens, length = record.get("tokens"), record.get("response_length")
-    whole = isinstance(length, int) and not isinstance(length, bool)
-    if isinstance(tokens, list | tuple) and whole and 0 <= length <= len(tokens):
+    if isinstance(tokens, list | tuple) and type(length) is int and 0 <= length <= len(tokens):
         ours["prompt_tokens"] = tokens[: len(tokens) - length]
         ours["response_tokens"] = tokens[len(tokens) - length :]
     else:

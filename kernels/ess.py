@@ -114,12 +114,16 @@ def _group_ess_kernel(values, offsets, logarithmic, ess, normalized_ess, status)
 
 def _one_of(weights: ArrayLike | None, log_weights: ArrayLike | None) -> tuple[str, ArrayLike]:
     """Take whichever of the two was given."""
-    if (weights is None) == (log_weights is None):
-        given = "neither" if weights is None else "both"
-        way_out = "Give log_weights where you have log probabilities."
-        rule = "exactly one of weights and log_weights is needed"
-        raise ConfigError(message("weights", rule, given, way_out))
-    return ("weights", weights) if log_weights is None else ("log_weights", log_weights)
+    if weights is not None and log_weights is None:
+        return "weights", weights
+    if log_weights is not None and weights is None:
+        return "log_weights", log_weights
+    given = "neither" if weights is None else "both"
+    rule, way_out = (
+        "exactly one of weights and log_weights is needed",
+        "Give log_weights where you have logs.",
+    )
+    raise ConfigError(message("weights", rule, given, way_out))
 
 
 def report_groups(groups: Ragged, logarithmic: bool) -> EssReport:

@@ -21,8 +21,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numba
 import numpy as np
-from numba import config as numba_config
 from numpy.typing import ArrayLike, NDArray
 
 from lagsweep._jit import jit
@@ -133,7 +133,7 @@ def _threads(threads: int | None, tokens: int) -> int:
     """Choose the number of threads: what was asked, or one per two million tokens up to all cores."""
     if threads is not None:
         return int(whole_numbers("threads", threads, minimum=1))
-    return max(1, min(int(numba_config.NUMBA_NUM_THREADS), tokens // _TOKENS_PER_THREAD))
+    return max(1, min(int(numba.config.NUMBA_NUM_THREADS), tokens // _TOKENS_PER_THREAD))
 
 
 def _scan(

@@ -19,7 +19,7 @@ there, nothing is clamped and no small number is added, so a value beyond what a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -151,19 +151,6 @@ def _log_probabilities(name: str, value: ArrayLike, axis: int | None, mask, offs
     return tokens
 
 
-def _perplexities(trainer: NDArray[np.float64], behaviour: NDArray[np.float64]) -> tuple[float, ...]:
-    """Average the sequences' perplexities, from mean log probabilities per sequence."""
-    with np.errstate(over="ignore"):
-        difference = behaviour - trainer
-        return (
-            float(np.exp(-trainer).mean()),
-            float(np.exp(-behaviour).mean()),
-            float(difference.mean()),
-            float(np.abs(difference).mean()),
-            float(np.exp(difference).mean()),
-        )
-
-
 def off_policy_report(
     trainer_logprobs: ArrayLike,
     behavior_logprobs: ArrayLike,
@@ -211,39 +198,75 @@ def off_policy_report(
         rule = f"must match behavior_logprobs, {np.shape(behavior_logprobs)}"
         raise ConfigError(message("trainer_logprobs", rule, np.shape(trainer_logprobs), way_out))
     offsets = behaviour.offsets[np.r_[True, np.diff(behaviour.offsets) > 0]]
-    sequences, count = offsets.size - 1, behaviour.flat.size
-    if not count:
-        return OffPolicyReport(0, 0, *[float("nan")] * 22)
+    if not behaviour.flat.size:
+        unknown = dict.fromkeys((field.name for field in fields(OffPolicyReport)[2:]), float("nan"))
+        return OffPolicyReport(tokens=0, sequences=0, **unknown)
     log_ratio = trainer.flat - behaviour.flat
+    return OffPolicyReport(
+        tokens=log_ratio.size,
+        sequences=offsets.size - 1,
+        **_token_diagnostics(log_ratio, high, low),
+        **_sequence_diagnostics(log_ratio, offsets, high, low),
+        **_perplexities(trainer.flat, behaviour.flat, offsets),
+    )
+
+
+def _token_diagnostics(log_ratio: NDArray[np.float64], high: float, low: float) -> dict[str, float]:
+    """Compute what pools all tokens."""
     sums = np.empty(9)
     _token_sums_kernel(log_ratio, high, low, sums)
-    totals = sequence_log_weights(log_ratio, group_offsets=offsets)
     with np.errstate(over="ignore"):
-        chi2_sequence = float(np.exp(2 * totals).mean()) - 1
-        weights = np.exp([log_ratio.min(), log_ratio.max()])
-        sequence_ratio = np.exp(totals)
-    means = [
-        sequence_log_weights(values, level="sequence_geometric", group_offsets=offsets)
-        for values in (trainer.flat, behaviour.flat)
-    ]
-    return OffPolicyReport(
-        count,
-        sequences,
-        -float(sums[0]),
-        float(sums[1]),
-        float(sums[2]) - 1,
-        chi2_sequence,
-        float(sums[3]),
-        math.sqrt(sums[4]),
-        float(weights[0]),
-        float(weights[1]),
-        *(float(sums[k]) for k in (5, 6, 7, 8)),
-        float((sequence_ratio > high).mean()),
-        float((sequence_ratio < low).mean()),
-        *_perplexities(*means),
-        effective_sample_size(log_weights=log_ratio, normalized=True),
-        *(
-            rollout_ess(log_ratio, level=level, group_offsets=offsets).normalized_ess
+        least, greatest = np.exp([log_ratio.min(), log_ratio.max()])
+    return {
+        "k1_kl": -float(sums[0]),
+        "k3_kl": float(sums[1]),
+        "chi2_token": float(sums[2]) - 1,
+        "mean_weight": float(sums[3]),
+        "std_weight": math.sqrt(sums[4]),
+        "min_weight": float(least),
+        "max_weight": float(greatest),
+        "mean_abs_log_ratio": float(sums[5]),
+        "token_probability_error": float(sums[6]),
+        "fraction_high": float(sums[7]),
+        "fraction_low": float(sums[8]),
+        "token_normalized_ess": float(effective_sample_size(log_weights=log_ratio, normalized=True)),
+    }
+
+
+def _sequence_diagnostics(
+    log_ratio: NDArray[np.float64], offsets: NDArray[np.int64], high: float, low: float
+) -> dict[str, float]:
+    """Compute what has one weight per sequence."""
+    totals = np.asarray(sequence_log_weights(log_ratio, group_offsets=offsets))
+    with np.errstate(over="ignore"):
+        chi2, ratio = np.exp(2 * totals).mean() - 1, np.exp(totals)
+    return {
+        "chi2_sequence": float(chi2),
+        "sequence_fraction_high": float((ratio > high).mean()),
+        "sequence_fraction_low": float((ratio < low).mean()),
+        **{
+            f"{level}_normalized_ess": float(
+                rollout_ess(log_ratio, level=level, group_offsets=offsets).normalized_ess
+            )
             for level in ("sequence", "sequence_geometric")
-        ),
+        },
+    }
+
+
+def _perplexities(
+    trainer: NDArray[np.float64], behaviour: NDArray[np.float64], offsets: NDArray[np.int64]
+) -> dict[str, float]:
+    """Average the sequences' perplexities."""
+    trainer_mean, behaviour_mean = (
+        np.asarray(sequence_log_weights(values, level="sequence_geometric", group_offsets=offsets))
+        for values in (trainer, behaviour)
     )
+    difference = behaviour_mean - trainer_mean
+    with np.errstate(over="ignore"):
+        return {
+            "trainer_perplexity": float(np.exp(-trainer_mean).mean()),
+            "behaviour_perplexity": float(np.exp(-behaviour_mean).mean()),
+            "log_perplexity_difference": float(difference.mean()),
+            "log_perplexity_abs_difference": float(np.abs(difference).mean()),
+            "perplexity_ratio": float(np.exp(difference).mean()),
+        }

@@ -13,6 +13,7 @@ cannot tell the two apart.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -66,8 +67,8 @@ class _Decoder:
     def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
-            seen: set[str] = set()
-            self.repeated.extend(key for key, _ in pairs if key in seen or seen.add(key))
+            counts = Counter(key for key, _ in pairs)
+            self.repeated.extend(key for key, count in counts.items() if count > 1)
         return result
 
     def decode(self, text: str) -> Any:

@@ -146,7 +146,7 @@ def test_each_kind_of_group_has_its_status():
         (
             {"weights": [1.0], "log_weights": [1.0]},
             "weights: exactly one of weights and log_weights is needed (got 'both'). Give log_weights where "
-            "you have log probabilities.",
+            "you have logs.",
         ),
         (
             {"weights": [1.0], "mask": [1, 0]},
