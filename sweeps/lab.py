@@ -66,13 +66,9 @@ def run_lab(profile: Profile | str = "smoke") -> Iterator[Section]:
         Ten of them, in order; the last one says that it comes later.
     """
     from lagsweep.sweeps.lab_loops import loops_section, queue_section, run_loops, staleness_section
+    from lagsweep.sweeps.lab_memory import memory_section, overlap_section
     from lagsweep.sweeps.lab_records import records_section
-    from lagsweep.sweeps.lab_sums import (
-        checkpoint_section,
-        memory_section,
-        overlap_section,
-        sync_section,
-    )
+    from lagsweep.sweeps.lab_recovery import checkpoint_section, sync_section
 
     profile = lab_profile(profile) if isinstance(profile, str) else profile
     yield profile_section(profile)

@@ -157,27 +157,12 @@ def queue_section(profile: Profile, loops: Loops) -> Section:
 
 def staleness_section(profile: Profile, loops: Loops) -> Section:
     """Section 6: lag against effective sample size, batch by batch, and over a small sweep."""
-    rows, points = [], []
-    for name, batches in loops.batches.items():
-        lags, ess = batches["mean_lag"], batches["normalized_ess"]
-        mean_ess, half = loops.mean(name, "mean_expected_normalized_ess")
-        rows.append(
-            {
-                "loop": name,
-                "updates": len(lags),
-                "mean_lag": float(lags.mean()),
-                "p95_lag": float(np.quantile(lags, 0.95)),
-                "min_ess": float(ess.min()),
-                "mean_ess": float(ess.mean()),
-                "expected": mean_ess,
-                "expected_half": half,
-            }
-        )
-        points += [
-            {"loop": name, "lag": float(lag), "ess": float(size)}
-            for lag, size in zip(lags, ess)
-            if name != SEQUENTIAL
-        ]
+    points = [
+        {"loop": name, "lag": float(lag), "ess": float(size)}
+        for name, batches in loops.batches.items()
+        for lag, size in zip(batches["mean_lag"], batches["normalized_ess"])
+        if name != SEQUENTIAL
+    ]
     sweep = _sweep(profile, loops)
     return Section(
         6,
@@ -190,38 +175,52 @@ def staleness_section(profile: Profile, loops: Loops) -> Section:
             f"{profile.sweep_duration_seconds:,.0f} s each; a cadence above the limit + 1 would starve and "
             "is left out). That more overlap costs freshness is a property of this model, not a law.",
         ),
-        (
-            Table(
-                "staleness",
-                "Lag and normalized effective sample size",
-                (
-                    Column("loop", "loop"),
-                    Column("updates", "updates"),
-                    Column("mean_lag", "lag", ".2f"),
-                    Column("p95_lag", "95%", ".2f"),
-                    Column("mean_ess", "ESS", ".3f"),
-                    Column("min_ess", "lowest", ".3f"),
-                    Column("expected", "expected", ".3f", "expected_half"),
-                ),
-                rows,
-            ),
-            Table(
-                "sweep",
-                "The sweep's best points: nothing else has both more tokens/s and more ESS",
-                (
-                    Column("max_lag", "lag limit"),
-                    Column("sync_cadence", "cadence"),
-                    Column("queue_cap", "cap", ","),
-                    Column("tokens", "tokens/s", ",.1f", "tokens_half"),
-                    Column("ess", "expected ESS", ".3f", "ess_half"),
-                    Column("lag", "lag", ".2f"),
-                    Column("rollouts", "rollouts", ".1f"),
-                ),
-                [row for row in sweep if row["best"]],
-            ),
-        ),
+        (_staleness_table(loops), _sweep_table(sweep)),
         (charts.lag_chart(points, loops.configs[EACH].drift_per_version), charts.sweep_chart(sweep)),
     )
+
+
+def _staleness_table(loops: Loops) -> Table:
+    rows = []
+    for name, batches in loops.batches.items():
+        lags, ess = batches["mean_lag"], batches["normalized_ess"]
+        expected, half = loops.mean(name, "mean_expected_normalized_ess")
+        rows.append(
+            {
+                "loop": name,
+                "updates": len(lags),
+                "mean_lag": float(lags.mean()),
+                "p95_lag": float(np.quantile(lags, 0.95)),
+                "min_ess": float(ess.min()),
+                "mean_ess": float(ess.mean()),
+                "expected": expected,
+                "expected_half": half,
+            }
+        )
+    columns = (
+        Column("loop", "loop"),
+        Column("updates", "updates"),
+        Column("mean_lag", "lag", ".2f"),
+        Column("p95_lag", "95%", ".2f"),
+        Column("mean_ess", "ESS", ".3f"),
+        Column("min_ess", "lowest", ".3f"),
+        Column("expected", "expected", ".3f", "expected_half"),
+    )
+    return Table("staleness", "Lag and normalized effective sample size", columns, rows)
+
+
+def _sweep_table(sweep: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column("max_lag", "lag limit"),
+        Column("sync_cadence", "cadence"),
+        Column("queue_cap", "cap", ","),
+        Column("tokens", "tokens/s", ",.1f", "tokens_half"),
+        Column("ess", "expected ESS", ".3f", "ess_half"),
+        Column("lag", "lag", ".2f"),
+        Column("rollouts", "rollouts", ".1f"),
+    )
+    title = "The sweep's best points: nothing else has both more tokens/s and more ESS"
+    return Table("sweep", title, columns, [row for row in sweep if row["best"]])
 
 
 def _sweep(profile: Profile, loops: Loops) -> list[dict[str, Any]]:
