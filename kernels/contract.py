@@ -141,7 +141,7 @@ max_policy_lag, encode
     Returns
     -------
     list of ContractFinding
-        Strings with ``code``, ``path``, ``severity`` and ``count``; ``[]`` for a good record.
+        Strings with ``code``, ``path``, ``severity`` and ``occurrences``; ``[]`` for a good record.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def batch_contract_errors(
         for found in check.findings:
             path = f"records[{place}].{found.path}"
             text = f"records[{place}].{found}"
-            findings.append(ContractFinding(text, found.code, path, found.severity, found.count))
+            findings.append(ContractFinding(text, found.code, path, found.severity, found.occurrences))
     findings.extend(found for _, found in batch.findings())
     return findings if warnings else [f for f in findings if f.severity == "error"]
 

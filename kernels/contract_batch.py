@@ -94,10 +94,10 @@ class BatchCheck:
                 yield second, self._make(code, second, name, rule, values, way_out, len(kinds))
 
     def _make(
-        self, code: str, place: int, name: str, rule: str, value: Any, way_out: str, count: int = 1
+        self, code: str, place: int, name: str, rule: str, value: Any, way_out: str, occurrences: int = 1
     ) -> ContractFinding:
         path = name if self.lines else f"records[{place}].{name}"
-        return make_finding(code, path, rule, value, way_out, count=count)
+        return make_finding(code, path, rule, value, way_out, occurrences=occurrences)
 
     def _other(self, place: int) -> str:
         return f"line {place}" if self.lines else f"records[{place}]"

@@ -85,7 +85,7 @@ class ContractFinding(str):
         Where it is broken, such as ``behavior_logprobs[3]`` or ``records[2].sample_id``.
     severity : str
         ``"error"`` or ``"warning"``.
-    count : int
+    occurrences : int
         How many values at this field break the rule; the sentence shows the first.
 
     Examples
@@ -98,17 +98,18 @@ class ContractFinding(str):
     code: str
     path: str
     severity: str
-    count: int
+    occurrences: int
 
-    def __new__(cls, text: str, code: str, path: str, severity: str, count: int = 1) -> ContractFinding:
+    def __new__(cls, text: str, code: str, path: str, severity: str, occurrences: int = 1) -> ContractFinding:
         """Make the string and attach what belongs to it."""
         finding = super().__new__(cls, text)
-        finding.code, finding.path, finding.severity, finding.count = code, path, severity, count
+        finding.code, finding.path, finding.severity = code, path, severity
+        finding.occurrences = occurrences
         return finding
 
-    def __getnewargs__(self) -> tuple[str, str, str, str, int]:
+    def __reduce__(self) -> tuple[type[ContractFinding], tuple[str, str, str, str, int]]:
         """Let copy and pickle keep the attributes."""
-        return str(self), self.code, self.path, self.severity, self.count
+        return type(self), (str(self), self.code, self.path, self.severity, self.occurrences)
 
     @property
     def field(self) -> str:
@@ -117,12 +118,12 @@ class ContractFinding(str):
         return inner.split("[", 1)[0].split(".", 1)[0]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give code, path, severity, count and text for machines."""
+        """Give code, path, severity, occurrences and text for machines."""
         return {
             "code": self.code,
             "path": self.path,
             "severity": self.severity,
-            "count": self.count,
+            "occurrences": self.occurrences,
             "message": str(self),
         }
 
@@ -177,7 +178,7 @@ class Plainly:
 
 
 def make_finding(
-    code: str, path: str, rule: str, value: Any, way_out: str, *, count: int = 1
+    code: str, path: str, rule: str, value: Any, way_out: str, *, occurrences: int = 1
 ) -> ContractFinding:
     """Build a finding in the wording of all errors: path, rule, value, way out.
 
@@ -187,4 +188,4 @@ def make_finding(
     'decoding.temperature'
     """
     text = message(path, rule, value if isinstance(value, Plainly) else _Shown(value), way_out)
-    return ContractFinding(text, code, path, RULES[code][0], count)
+    return ContractFinding(text, code, path, RULES[code][0], occurrences)

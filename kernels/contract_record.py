@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class ContractLimits:
     encode: Callable[[str], Any] | None = None
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Say whether a value is a whole number: int or NumPy integer, never a bool.
 
     Examples
@@ -56,7 +56,7 @@ def all_whole(values: list[Any]) -> bool:
     return set(map(type, values)) <= {int} or all(map(is_whole, values))
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Say whether a value is a real number, never a bool.
 
     Examples
@@ -120,11 +120,19 @@ class RecordCheck:
         self.findings: list[ContractFinding] = []
 
     def add(
-        self, code: str, name: str, rule: str, value: Any, way_out: str, *, inner: str = "", count: int = 1
+        self,
+        code: str,
+        name: str,
+        rule: str,
+        value: Any,
+        way_out: str,
+        *,
+        inner: str = "",
+        occurrences: int = 1,
     ) -> None:
         """Report a broken rule at a field, or at an index or name inside it."""
         path = self.schema.label(name) + inner
-        self.findings.append(make_finding(code, path, rule, value, way_out, count=count))
+        self.findings.append(make_finding(code, path, rule, value, way_out, occurrences=occurrences))
 
     def get(self, name: str) -> Any:
         """Give a field's value; None where it is missing."""
@@ -149,7 +157,9 @@ class RecordCheck:
         if bad:
             more = "" if len(bad) == 1 else f", as {len(bad)} values are not"
             first = bad[0]
-            self.add(code, name, rule + more, values[first], way_out, inner=f"[{first}]", count=len(bad))
+            self.add(
+                code, name, rule + more, values[first], way_out, inner=f"[{first}]", occurrences=len(bad)
+            )
 
 
 def check_lag(check: RecordCheck, name: str, version: int) -> None:

@@ -219,7 +219,9 @@ def _check_zeros(
     name = "behavior_logprobs"
     if len(values) > 1 and all(is_number(v) and v == 0 for v in values):
         way_out = "Zeros filled in claim certainty; keep the sampler's own values."
-        check.add("logprobs_all_zero", name, "should not all be exactly 0", 0.0, way_out, count=len(values))
+        check.add(
+            "logprobs_all_zero", name, "should not all be exactly 0", 0.0, way_out, occurrences=len(values)
+        )
         return
     last = len(logprobs) - 1
     if (

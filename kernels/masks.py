@@ -133,7 +133,8 @@ def _threads(threads: int | None, tokens: int) -> int:
     """Choose the number of threads: what was asked, or one per two million tokens up to all cores."""
     if threads is not None:
         return int(whole_numbers("threads", threads, minimum=1))
-    return max(1, min(int(numba.config.NUMBA_NUM_THREADS), tokens // _TOKENS_PER_THREAD))
+    cores = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set while Numba is imported
+    return max(1, min(cores, tokens // _TOKENS_PER_THREAD))
 
 
 def _scan(

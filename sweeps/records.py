@@ -169,7 +169,7 @@ class _Tally:
         seen: set[str] = set()
         for found in findings:
             count = self.report.rules.setdefault(found.code, RuleCount(found.severity, first_line=line))
-            count.values += found.count
+            count.values += found.occurrences
             count.records += found.code not in seen
             seen.add(found.code)
             lines = self._bad if found.severity == "error" else self._warned

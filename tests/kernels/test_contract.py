@@ -432,7 +432,7 @@ def test_all_violations_are_reported_not_only_the_first():
 
     found = rollout_contract_errors(record)
 
-    assert [(f.code, f.path, f.count) for f in found] == [
+    assert [(f.code, f.path, f.occurrences) for f in found] == [
         ("version_type", "policy_version", 1),
         ("logprob_length", "behavior_logprobs", 1),
         ("logprob_null", "behavior_logprobs[1]", 1),
@@ -524,7 +524,7 @@ def test_groups_of_one_are_one_warning_with_their_number():
 
     (found,) = batch_contract_errors(records)
 
-    assert (found.code, found.count, found.path) == ("group_of_one", 5, "records[0].prompt_id")
+    assert (found.code, found.occurrences, found.path) == ("group_of_one", 5, "records[0].prompt_id")
     assert batch_contract_errors(records, warnings=False) == []
 
 
