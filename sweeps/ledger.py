@@ -29,7 +29,7 @@ _DECODE_COPY_BYTES = (2, 4)
 _SEARCH_LIMIT = 2**40
 
 LEFT_OUT = (
-    "CUDA context and library workspaces (usually 1 to 2 GB per GPU)",
+    "CUDA context and the workspaces of libraries",
     "fragmentation, and what a caching allocator holds beyond live tensors",
     "communication buffers other than the publication bucket",
     "the engine's prefill activations and CUDA graphs",
