@@ -7,6 +7,7 @@ differences between cells are taken seed by seed, which removes what they share.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,12 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     ConfigError
         For an unknown metric; the nearest known one is named.
     """
+    if "seed" not in ds.dims:
+        raise ConfigError(
+            message(
+                "dataset", "must have the dimension seed", dict(ds.sizes), "Select seeds as [0], not as 0."
+            )
+        )
     if metric not in ds.data_vars or "seed" not in ds[metric].dims:
         known = [name for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError(message("metric", "must be one of the dataset's", metric, nearest(metric, known)))
@@ -105,6 +112,10 @@ class Frontier:
         The two metrics compared; both are maximized.
     drift_per_version : float
         The drift that the ESS figures assume.
+    baseline : dict, optional
+        The sequential baseline's means, where it was run beside the cells.
+    level_1 : bool
+        Whether no cell uses an option of levels 2 and 3.
     """
 
     frame: polars.DataFrame
@@ -115,6 +126,7 @@ class Frontier:
     drift_per_version: float
     seeds: int
     baseline: dict[str, Any] | None = None
+    level_1: bool = True
 
     def on_frontier(self) -> polars.DataFrame:
         """Give the rows that no other row beats."""
@@ -207,8 +219,10 @@ def frontier(
     """
     import polars as pl
 
+    from lagsweep.sweeps.plan import is_level_1
     from lagsweep.sweeps.spec import spec_of
 
+    spec = spec_of(ds)
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
     columns = _cell_table(ds, metrics, confidence)
     columns["on_frontier"] = nondominated(columns[throughput], columns[ess])
@@ -220,9 +234,10 @@ def frontier(
         throughput,
         ess,
         confidence,
-        spec_of(ds).base.drift_per_version,
+        spec.base.drift_per_version,
         ds.sizes["seed"],
         baseline_row(ds, metrics, confidence),
+        is_level_1(spec),
     )
 
 
@@ -247,7 +262,7 @@ def nondominated(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return result
 
 
-def find_cell(ds: xarray.Dataset, cell: int | dict[str, Any]) -> int:
+def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
     """Give the row (in cell order) of a cell named by id or by its axis values.
 
     Raises
@@ -255,22 +270,19 @@ def find_cell(ds: xarray.Dataset, cell: int | dict[str, Any]) -> int:
     ConfigError
         When no cell, or more than one, is meant.
     """
-    cells, axes = cell_coordinates(ds)
-    if isinstance(cell, dict):
-        unknown = [name for name in cell if name not in axes]
-        if unknown:
-            raise ConfigError(
-                message("cell", "must name axes of the sweep", unknown[0], nearest(unknown[0], axes))
-            )
-        match = np.ones(len(cells), bool)
-        for name, value in cell.items():
-            match &= axes[name] == value
-    else:
-        match = cells == int(cell)
-    found = np.flatnonzero(match)
+    from lagsweep.sweeps.cells import find_cell as place_in_spec
+    from lagsweep.sweeps.spec import spec_of
+
+    cells, _ = cell_coordinates(ds)
+    wanted = cell
+    if isinstance(cell, Mapping) or not np.isin(cells, cell).any():
+        spec = spec_of(ds)  # it words what is wrong, and knows labels and fields
+        wanted = int(spec.cell_ids.reshape(-1)[place_in_spec(spec, cell)])
+    found = np.flatnonzero(cells == int(wanted))
     if len(found) != 1:
-        rule = "must mean one cell of the sweep" + (f", not {len(found)}" if len(found) else "")
-        raise ConfigError(message("cell", rule, cell, "Give a cell id, or one value for every axis."))
+        raise ConfigError(
+            message("cell", "must be in this selection of the sweep", cell, "Use the whole dataset.")
+        )
     return int(found[0])
 
 
@@ -311,8 +323,8 @@ class PairedDifference:
 def paired_difference(
     ds: xarray.Dataset,
     metric: str,
-    cell: int | dict[str, Any],
-    reference: int | dict[str, Any],
+    cell: int | Mapping[str, Any],
+    reference: int | Mapping[str, Any],
     *,
     confidence: float = 0.95,
 ) -> PairedDifference:

@@ -6,40 +6,27 @@ per batch stand beside it, since a small batch flatters an ESS.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
+
+from lagsweep.sweeps.text_table import (
+    SHORT_AXES,
+    WIDTH,
+    describe_settings,
+    digits_for,
+    fixed,
+    grid,
+    grid_with_settings,
+    missing,
+    number,
+    with_half_width,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from lagsweep.sweeps.analysis import Frontier
 
-_SHORT = {"queue_cap": "cap", "max_lag": "lag≤", "sync_cadence": "sync", "seed": "seed"}
-
-
-def _number(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.6g}"
-    if isinstance(value, int | float):
-        return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
-    return str(value)
-
-
-def _with_half_width(row: dict[str, Any], metric: str, digits: int) -> str:
-    mean, half = row[metric], row[f"{metric}_half_width"]
-    if mean is None or math.isnan(mean):
-        return "-"
-    if half is None or math.isnan(half):
-        return f"{mean:,.{digits}f}"
-    return f"{mean:,.{digits}f} ±{half:.{digits}f}"
-
-
-def _digits(values: list[float], half_widths: list[float]) -> int:
-    """Show as many decimals as the intervals bear: one digit of the smallest half width, 4 at most."""
-    halves = [half for half in half_widths if half and not math.isnan(half)]
-    if not halves:
-        return 1 if max((abs(v) for v in values if v and not math.isnan(v)), default=0) < 1000 else 0
-    return min(4, max(0, -math.floor(math.log10(min(halves)))))
+HEADER = ("tokens/s", "ESS", "s/update", "lag", "roll./batch")
+FRESH_ENOUGH = 0.9
 
 
 def frontier_text(result: Frontier, *, rows: int = 12) -> str:
@@ -48,62 +35,117 @@ def frontier_text(result: Frontier, *, rows: int = 12) -> str:
     shown = frontier[:rows]
     everything = [*shown, *([result.baseline] if result.baseline else [])]
     digits = {
-        metric: _digits(
+        metric: digits_for(
             [row[metric] for row in everything], [row[f"{metric}_half_width"] for row in everything]
         )
         for metric in (result.throughput, result.ess)
     }
-    header = [
-        *(_SHORT.get(name, name) for name in result.axes),
-        "tokens/s",
-        "ESS",
-        "s/update",
-        "lag",
-        "roll./batch",
-    ]
-    lines = []
+    header = list(HEADER)
+    if result.throughput != "trained_tokens_per_second":
+        header[0] = result.throughput
+    lines: list[tuple[Any, list[str]]] = []
     if result.baseline is not None:
-        labels = ["seq.", *("" for _ in result.axes[1:])]
-        lines.append([*labels, *_figures(result.baseline, result, digits)])
-    for row in shown:
-        axes = [_number(row[name]) for name in result.axes]
-        lines.append([*axes, *_figures(row, result, digits)])
-    return "\n".join([_grid(header, lines), *_notes(result, len(frontier), len(shown))])
+        lines.append(("seq.", _figures(result.baseline, result, digits)))
+    lines += [([row[name] for name in result.axes], _figures(row, result, digits)) for row in shown]
+    table = grid_with_settings(result.axes, header, lines)
+    return "\n".join([table, *_worth_a_look(result), *_notes(result, len(frontier), len(shown))])
 
 
 def _figures(row: dict[str, Any], result: Frontier, digits: dict[str, int]) -> list[str]:
     return [
-        _with_half_width(row, result.throughput, digits[result.throughput]),
-        _with_half_width(row, result.ess, digits[result.ess]),
-        "-" if _missing(row["seconds_per_update"]) else f"{row['seconds_per_update']:.1f}",
-        "-" if _missing(row["mean_lag"]) else f"{row['mean_lag']:.2f}",
-        "-" if _missing(row["rollouts_per_batch"]) else f"{row['rollouts_per_batch']:.1f}",
+        *(
+            with_half_width(row[metric], row[f"{metric}_half_width"], digits[metric])
+            for metric in (result.throughput, result.ess)
+        ),
+        fixed(row["seconds_per_update"], 1),
+        fixed(row["mean_lag"], 2),
+        fixed(row["rollouts_per_batch"], 1),
     ]
 
 
-def _missing(value: Any) -> bool:
-    return value is None or math.isnan(value)
+def worth_a_look(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
+    """Pick the cells that answer common wishes: the fastest, also of the fresh ones, and the freshest.
+
+    Returns
+    -------
+    list of (wish, row)
+        A wish that no cell fulfils is left out.
+    """
+    rows = [row for row in result.frame.iter_rows(named=True) if not missing(row[result.throughput])]
+    rows = [row for row in rows if row[result.throughput] > 0 and not missing(row[result.ess])]
+    if not rows:
+        return []
+    fresh = [row for row in rows if row[result.ess] >= FRESH_ENOUGH]
+    found = [
+        ("fastest", max(rows, key=lambda row: row[result.throughput])),
+        *(
+            [(f"fastest, ESS ≥ {FRESH_ENOUGH}", max(fresh, key=lambda row: row[result.throughput]))]
+            if fresh
+            else []
+        ),
+        ("effective tokens/s", max(rows, key=lambda row: row["effective_tokens_per_second"])),
+        ("freshest", max(rows, key=lambda row: (row[result.ess], row[result.throughput]))),
+    ]
+    return found
 
 
-def _grid(header: list[str], lines: list[list[str]]) -> str:
-    widths = [max(len(line[k]) for line in [header, *lines]) for k in range(len(header))]
-    rule = "  ".join("─" * width for width in widths)
-    text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in [header, *lines]]
-    return "\n".join([text[0], rule, *text[1:]])
+def _worth_a_look(result: Frontier) -> list[str]:
+    found = worth_a_look(result)
+    if not found:
+        return ["", "No configuration trained a batch."]
+    header = ["tokens/s", "effective", "ESS"]
+    lines = []
+    for wish, row in found:
+        figures = [
+            fixed(row[result.throughput], 0),
+            fixed(row["effective_tokens_per_second"], 0),
+            fixed(row[result.ess], 3),
+        ]
+        lines.append((wish, {name: row[name] for name in result.axes}, figures))
+    text = grid(
+        ["worth a look", *(SHORT_AXES.get(name, name) for name in result.axes), *header],
+        [
+            [wish, *(number(value) for value in settings.values()), *figures]
+            for wish, settings, figures in lines
+        ],
+        left=1,
+    )
+    if max(len(line) for line in text.splitlines()) <= WIDTH:
+        return ["", text]
+    table = grid(["worth a look", *header], [[wish, *figures] for wish, _, figures in lines], left=1)
+    return [
+        "",
+        table,
+        *(wrapped(f"{wish}: {describe_settings(settings)}", "   ", "") for wish, settings, _ in lines),
+    ]
 
 
 def _notes(result: Frontier, on_frontier: int, shown: int) -> list[str]:
     cells = result.frame.height
-    notes = [
-        "",
-        f"{on_frontier} of {cells} configurations are on the frontier of {result.throughput} and",
-        f"{result.ess}: no other has more of both.",
-        f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds. ESS: expected",
-        f"normalized ESS at drift_per_version = {result.drift_per_version:g}, an assumption, not a measurement.",
-        "The lag limit is enforced by discarding only.",
+    sentences = [
+        f"{on_frontier} of {cells} configurations are on the frontier of {result.throughput} and "
+        f"{result.ess}: no other has more of both."
     ]
     if shown < on_frontier:
-        notes.insert(2, f"The fastest {shown} of them are shown.")
+        sentences.append(f"The fastest {shown} of them are shown.")
+    if result.seeds > 1:
+        sentences.append(
+            f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds."
+        )
+    else:
+        sentences.append("One seed gives no interval.")
+    sentences.append(
+        f"ESS: expected normalized ESS at drift_per_version = {_drift(result)}, an assumption, not a "
+        "measurement." + (" The lag limit is enforced by discarding only." if result.level_1 else "")
+    )
     if result.baseline is not None:
-        notes.append("seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides).")
-    return notes
+        sentences.append(
+            "seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides)."
+        )
+    return ["", *(wrapped(sentence) for sentence in sentences)]
+
+
+def _drift(result: Frontier) -> str:
+    if "drift_per_version" in result.axes:
+        return "the axis's value"
+    return f"{result.drift_per_version:g}"

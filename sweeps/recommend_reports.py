@@ -1,0 +1,86 @@
+"""The parts of a recommendation: alternatives, what a bound costs, how a scenario goes, what is in doubt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another setting beside the choice.
+
+    Attributes
+    ----------
+    cell : int
+        In the choice's scenario.
+    settings : dict
+    value, ess, lag : float
+        Means over seeds.
+    share, low, high : float
+        Relative to the choice (paired by seed, averaged over scenarios): above 0 is better.
+    identical : bool
+        Equal to the choice at every seed.
+    seeds_needed : int, optional
+        About how many seeds would tell the two apart.
+    """
+
+    cell: int
+    settings: dict[str, Any]
+    value: float
+    ess: float
+    lag: float
+    share: float
+    low: float
+    high: float
+    identical: bool = False
+    seeds_needed: int | None = None
+
+
+@dataclass(frozen=True)
+class BoundReport:
+    """What one constraint costs.
+
+    Attributes
+    ----------
+    name, metric, limit
+        The constraint.
+    level : float
+        The choice's value of that metric.
+    binds : bool
+        Whether a setting that breaks only this constraint is better, beyond doubt.
+    first_step : Alternative, optional
+        The better setting that needs the least relaxation, and `first_limit`, the limit that admits it.
+    without : Alternative, optional
+        The best setting if the constraint is dropped.
+    """
+
+    name: str
+    metric: str
+    limit: float
+    level: float
+    binds: bool
+    first_limit: float | None = None
+    first_step: Alternative | None = None
+    without: Alternative | None = None
+
+
+@dataclass(frozen=True)
+class ScenarioReport:
+    """How the choice fares in one scenario: `share`, `low`, `high` are its gain over the best one there."""
+
+    scenario: dict[str, Any]
+    cell: int
+    value: float
+    best: Alternative
+    loss: float
+    loss_low: float
+    loss_high: float
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason why the store cannot settle the question, and the command that would."""
+
+    text: str
+    command: str | None = None
