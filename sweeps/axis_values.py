@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from lagsweep.errors import ConfigError, message, nearest
 from lagsweep.sweeps.config import AXIS_FIELDS, Limit, PipelineConfig
@@ -21,6 +21,7 @@ from lagsweep.sweeps.length_laws import LengthLaw, SecondsLaw
 
 MOST_VALUES = 10_000_000
 _RANGE_KEYS = ("from", "to", "step", "count", "scale")
+_LAWS: dict[str, Any] = {"response_length": LengthLaw, "environment_seconds": SecondsLaw}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
 
@@ -81,12 +82,12 @@ def checked_value(field: str, value: Any, where: str) -> Any:
     ConfigError
         With `where` as the name of the field.
     """
+    if field in _LAWS:
+        return _checked_law(field, read_none(field, value), where)
     if field not in _ADAPTERS:
         info = PipelineConfig.model_fields[field]
-        law = field in ("response_length", "environment_seconds")
         _ADAPTERS[field] = TypeAdapter(
-            Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation,
-            config=ConfigDict(arbitrary_types_allowed=True) if law else None,
+            Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
         )
     try:
         return _ADAPTERS[field].validate_python(read_none(field, value))
@@ -96,6 +97,18 @@ def checked_value(field: str, value: Any, where: str) -> Any:
         except ConfigError as worded:
             lines = [where + line[line.index(":") :] for line in str(worded).splitlines()]
             raise ConfigError("\n".join(dict.fromkeys(lines))) from None
+
+
+def _checked_law(field: str, value: Any, where: str) -> Any:
+    law = _LAWS[field]
+    if isinstance(value, law) or (value is None and allows_none(field)):
+        return value
+    if isinstance(value, Mapping):
+        try:
+            return law.from_dict(value)
+        except ConfigError as error:
+            raise ConfigError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from None
+    raise ConfigError(message(where, "must be a law", value, f"Build one, as {law.__name__}.fixed(2)."))
 
 
 def expand(name: str, given: Any, where: str = "axes") -> list[Any]:
@@ -258,6 +271,8 @@ def identity(value: Any) -> str:
             content["rows"] = rows.digest
     else:
         content = plain(value)
+    if type(content) in (int, float):
+        return repr(content)  # as json.dumps writes it, many times faster
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 

@@ -30,10 +30,37 @@ def configs_of(base: PipelineConfig, design: Design, cells: Sequence[int]) -> li
 def contradicting_cells(spec: SweepSpec) -> list[tuple[str, str]]:
     """List the cells whose settings contradict each other, excluded ones apart, each with what is wrong."""
     found = []
-    for cell in np.flatnonzero(~spec.excluded.reshape(-1)):
+    for cell in _cells_that_differ(spec):
         config = unchecked_config(spec.base, spec.design.settings(int(cell)))
         found += [(describe_cell(spec.design, int(cell)), text) for text in contradictions(config)]
     return found
+
+
+# Fields of level 1 that no rule between fields looks at: checked one by one, they cannot contradict others.
+RULE_FREE = (
+    "stop_after_updates",
+    "decode_tokens_per_second",
+    "rollout_overhead_seconds",
+    "train_overhead_seconds",
+    "train_tokens_per_second",
+    "max_policy_lag",
+    "sync_every_updates",
+    "sync_seconds",
+    "drift_per_version",
+)
+
+
+def _cells_that_differ(spec: SweepSpec) -> np.ndarray:
+    """Give cells that stand for all others: along axes that no rule looks at, one value stands for all."""
+    kept = ~spec.excluded
+    if spec.design.is_grid:
+        free = tuple(dim for dim, name in enumerate(spec.design.dims) if field_of_axis(name) in RULE_FREE)
+        first = np.zeros(kept.shape, bool)
+        first[tuple(slice(0, 1) if dim in free else slice(None) for dim in range(kept.ndim))] = kept.any(
+            axis=free, keepdims=True
+        )
+        kept = first
+    return np.flatnonzero(kept.reshape(-1))
 
 
 def describe_cell(design: Design, cell: int) -> str:

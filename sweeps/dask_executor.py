@@ -61,7 +61,7 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
                 "Install it: pip install 'lagsweep[dask]'.",
             )
         ) from None
-    # Numba reads the number of threads when it is imported, so it must be in a worker's environment before that.
+    # Numba reads the number of threads when it is imported: it must be in the environment before that.
     settings = {
         "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
         "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,

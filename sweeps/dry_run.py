@@ -1,4 +1,4 @@
-"""What a sweep would do, before it does it: cells, bytes, time from a short calibration, what a resume does."""
+"""What a sweep would do: cells, bytes, time from a short calibration, and what a resume would do."""
 
 from __future__ import annotations
 

@@ -209,8 +209,8 @@ def run_rounds(rule: Rule, part: Part, run: RunMask, read: ReadValues, progress:
     Returns
     -------
     dict
-        ``runs`` done, ``fixed`` (had all cells the seeds of the neediest), ``open`` (cells that ran out of seeds
-        first), ``seeds`` per cell.
+        ``runs`` done, ``fixed`` (had all cells the seeds of the neediest), ``open`` (cells that ran out of
+        seeds first), ``seeds`` per cell.
     """
     looks = rule.looks(len(part.seeds))
     open_cells = ~part.excluded.reshape(-1)

@@ -92,7 +92,7 @@ class SweepSpec:
     def fingerprint(self) -> str:
         """What tells this sweep from others: 32 hexadecimal digits.
 
-        Blind to defaults, to the name, and to the order of values and seeds, so that an extended sweep has the
+        Blind to defaults, to the name, and to the order of values and seeds: an extended sweep has the
         fingerprint of a fresh one with the same values.
         """
         swept = set(self.design.fields.values())
@@ -107,11 +107,7 @@ class SweepSpec:
             "cells": cells,
             "seeds": seeds_to_plain(sorted(self.seeds)),
             "constraints": list(self.constraints),
-            "keep": [
-                *(["baseline"] if self.baseline else []),
-                *(["masks"] if self.masks else []),
-                *self.tables,
-            ],
+            "keep": [*(name for name in ("baseline", "masks") if getattr(self, name)), *self.tables],
         }
         return fingerprint_of(content if self.until is None else {**content, "until": self.until})
 
@@ -140,11 +136,7 @@ class SweepSpec:
 
     def to_plain(self) -> dict[str, Any]:
         """Give the spec as plain data for JSON or TOML."""
-        base = {
-            name: plain(getattr(self.base, name))
-            for name in PipelineConfig.model_fields
-            if name in non_default(self.base)
-        }
+        base = {name: plain(getattr(self.base, name)) for name in non_default(self.base)}
         axes = {name: [plain(value) for value in values] for name, (_, values) in self.design.columns.items()}
         content: dict[str, Any] = {
             "version": SPEC_VERSION,

@@ -1,0 +1,212 @@
+"""Designs: grids, ranges, zipped axes, points, samples, constraints, and how their cells are labelled."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import qmc
+
+from lagsweep.errors import ConfigError
+from lagsweep.sweeps.axis_values import coordinate, expand
+from lagsweep.sweeps.config import PipelineConfig
+from lagsweep.sweeps.constraints import kept_cells
+from lagsweep.sweeps.designs import design_from_groups, sampled_group
+from lagsweep.sweeps.length_laws import LengthLaw
+from lagsweep.sweeps.spec import load_spec, make_spec
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "values"),
+    [
+        ("sync_cadence", {"from": 1, "to": 4}, [1, 2, 3, 4]),
+        ("max_lag", {"from": 0, "to": 9, "step": 3}, [0, 3, 6, 9]),
+        ("drift_per_version", {"from": 0.1, "to": 0.4, "step": 0.1}, [0.1, 0.2, 0.30000000000000004, 0.4]),
+        ("drift_per_version", {"from": 0, "to": 1, "count": 5}, [0.0, 0.25, 0.5, 0.75, 1.0]),
+        ("queue_cap", {"from": 1000, "to": 64_000, "count": 4, "scale": "log"}, [1000, 4000, 16_000, 64_000]),
+        ("max_lag", {"from": 0, "to": 2, "count": 9}, [0, 1, 2]),
+        ("max_lag", {"from": 3, "to": 3, "count": 1}, [3]),
+        ("max_lag", np.array([1, 2]), [1, 2]),
+        ("max_lag", range(3), [0, 1, 2]),
+    ],
+)
+def test_axis_values_are_written_out(name, given, values):
+    assert expand(name, given) == pytest.approx(values)
+
+
+@given(
+    low=st.floats(1e-6, 1e6),
+    factor=st.floats(1, 1e6),
+    count=st.integers(2, 50),
+    scale=st.sampled_from(["linear", "log"]),
+)
+def test_a_range_keeps_its_ends_and_grows(low, factor, count, scale):
+    values = expand("drift_per_version", {"from": low, "to": low * factor, "count": count, "scale": scale})
+
+    assert len(values) == count
+    assert values[0] == low
+    assert values[-1] == low * factor
+    assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(values))
+
+
+def test_a_grid_has_its_axes_as_dimensions():
+    design = design_from_groups([{"max_lag": [0, 1]}, {"sync_cadence": [1, 2, 3]}])
+
+    assert design.is_grid
+    assert design.dims == ("max_lag", "sync_cadence")
+    assert [design.settings(cell) for cell in (0, 4)] == [
+        {"max_policy_lag": 0, "sync_every_updates": 1},
+        {"max_policy_lag": 1, "sync_every_updates": 2},
+    ]
+
+
+def test_zipped_axes_are_points_and_cross_with_the_others():
+    design = design_from_groups(
+        [{"batch_tokens": [10, 20]}, {"max_lag": [0, 1, 2], "sync_cadence": [1, 1, 2]}]
+    )
+
+    assert design.dims == ("point",)
+    assert [tuple(design.settings(cell).values()) for cell in range(6)] == [
+        (10, 0, 1),
+        (10, 1, 1),
+        (10, 2, 2),
+        (20, 0, 1),
+        (20, 1, 1),
+        (20, 2, 2),
+    ]
+
+
+def test_explicit_points_come_from_tables(tmp_path):
+    path = tmp_path / "points.toml"
+    path.write_text("[[points]]\nmax_lag = 1\nqueue_cap = 3000\n[[points]]\nmax_lag = 2\nqueue_cap = 9000\n")
+
+    design = load_spec(path).design
+
+    assert design.columns["queue_cap"] == (0, (3000, 9000))
+    assert design.dims == ("point",)
+
+
+def test_a_repeated_point_is_refused():
+    with pytest.raises(ConfigError, match=r"must not repeat a point \(point 1\)"):
+        design_from_groups([{"max_lag": [1, 1], "sync_cadence": [2, 2]}])
+
+
+@pytest.mark.parametrize("method", ["sobol", "latin_hypercube"])
+def test_sampled_points_fill_their_ranges_evenly(method):
+    ranges = {
+        "max_lag": {"from": 0, "to": 15},
+        "drift_per_version": {"from": 0.0, "to": 1.0},
+        "queue_cap": {"from": 1_000, "to": 1_000_000, "scale": "log"},
+        "admission": ["threshold", "reserve"],
+    }
+
+    group = sampled_group(ranges, method=method, points=64, seed=3)
+
+    assert len(group["max_lag"]) == 64
+    assert np.bincount(group["max_lag"], minlength=16).tolist() == [4] * 16
+    assert np.histogram(group["drift_per_version"], bins=8, range=(0, 1))[0].tolist() == [8] * 8
+    logs = np.log(group["queue_cap"])
+    assert np.histogram(logs, bins=4, range=(np.log(999.5), np.log(1_000_000.5)))[0].tolist() == [16] * 4
+    assert sorted(group["admission"]) == ["reserve"] * 32 + ["threshold"] * 32
+
+
+def test_sampled_points_are_scipys():
+    group = sampled_group({"drift_per_version": {"from": 0, "to": 2}}, method="sobol", points=8, seed=11)
+    unit = qmc.Sobol(d=1, scramble=True, rng=np.random.default_rng(11)).random(8)[:, 0]
+
+    assert group["drift_per_version"] == pytest.approx(2 * unit)
+
+
+def test_equal_sampled_points_are_kept_once():
+    group = sampled_group({"max_lag": {"from": 0, "to": 1}}, method="sobol", points=16)
+
+    assert sorted(group["max_lag"]) == [0, 1]
+
+
+def test_a_sample_section_draws_from_the_axes(tmp_path):
+    path = tmp_path / "sample.toml"
+    path.write_text(
+        '[sample]\nmethod = "sobol"\npoints = 8\nseed = 1\n'
+        "[axes]\nmax_lag = { from = 0, to = 7 }\ndrift_per_version = { from = 0.1, to = 0.4 }\n"
+    )
+
+    design = load_spec(path).design
+
+    assert design.shape == (8,)
+    assert sorted(design.columns["max_lag"][1]) == list(range(8))
+
+
+def test_constraints_exclude_cells():
+    spec = make_spec(
+        PipelineConfig(),
+        {"max_lag": [0, 1, 2], "sync_cadence": [1, 2, 3]},
+        1,
+        constraints=["sync_cadence <= max_lag + 1", "not (max_lag == 2 and sync_cadence == 1)"],
+    )
+
+    assert (~spec.excluded).astype(int).tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x > 1", [False, False, True]),
+        ("0 <= x < 2", [True, True, False]),
+        ("min(x, 1) == x", [True, True, False]),
+        ("max(x, y, 2) == 5", [True, True, True]),
+        ("-x + y / 2 ** 1 - 3 % 2 // 1 >= 0", [True, True, False]),
+        ("kind == 'a' or x == 2", [True, False, True]),
+        ("not x == 0 and y", None),
+        ("nothing > 1", [False, False, False]),
+    ],
+)
+def test_constraints_compute_as_python_does(text, expected):
+    columns = {"x": np.array([0, 1, 2]), "kind": np.array(["a", "b", "c"])}
+
+    if expected is None:
+        kept = kept_cells(text, columns, {"y": True})
+        expected = [False, True, True]
+    else:
+        kept = kept_cells(text, columns, {"y": 5, "nothing": None})
+
+    assert np.broadcast_to(kept, 3).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "x.real > 0",
+        "[x][0] > 1",
+        "x if x else x",
+        "lambda: 1",
+        "x + 1",
+        "x > 'a' + 1",
+        "",
+    ],
+)
+def test_constraints_allow_nothing_else(text):
+    with pytest.raises(ConfigError, match="constraints"):
+        kept_cells(text, {"x": np.array([1])}, {})
+
+
+def test_coordinates_are_numbers_or_whole_labels():
+    laws = [LengthLaw.fixed(5), LengthLaw.lognormal(300, 0.6, 16, 2048)]
+
+    assert coordinate([1, 2]).dtype == np.int64
+    assert coordinate([1, 2.5]).dtype == np.float64
+    assert coordinate([None, 100]).tolist() == ["none", "100"]
+    assert coordinate([True, False]).tolist() == ["true", "false"]
+    assert coordinate(laws).tolist() == [law.name for law in laws]
+
+
+def test_laws_with_the_same_label_are_told_apart():
+    laws = [LengthLaw.empirical([1, 2]), LengthLaw.empirical([3, 4])]
+
+    labels = coordinate(laws).tolist()
+
+    assert len(set(labels)) == 2
+    assert all(law.digest[:8] in text for law, text in zip(laws, labels))
