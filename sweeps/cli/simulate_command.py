@@ -1,0 +1,68 @@
+"""``lagsweep simulate``: one run from flags, its table, and its long tables as files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lagsweep.sweeps.cli.config_flags import changes_from_flags, config_options
+
+TABLES = ("batches", "timeline", "rollouts")
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Tables are written as parquet or CSV, by the file's suffix.",
+)
+@click.option("--preset", metavar="NAME", help="Start from the rules of a real system (lagsweep presets).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+@click.option("--batches", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per update.")
+@click.option("--timeline", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per event.")
+@click.option("--rollouts", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per rollout.")
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr.")
+@config_options
+def command(**options: Any) -> int:
+    """Simulate one run and print what it reports.
+
+    Every setting is a flag; what is left out has its default.
+    """
+    from lagsweep.sweeps.frame_files import checked_table_path, write_frame
+
+    config = config_from_options(options)
+    files = {
+        name: checked_table_path(options[name], f"--{name}") for name in TABLES if options[name] is not None
+    }
+    tell_compiling(config, options["quiet"])
+    from lagsweep.sweeps.run_table import run_facts, run_text
+    from lagsweep.sweeps.simulate import simulate_pipeline
+
+    result = simulate_pipeline(config, rollouts="rollouts" in files)
+    for name, path in files.items():
+        write_frame(getattr(result, f"{name}_frame")(), path, config=json.dumps(config.to_dict()))
+        if not options["quiet"]:
+            click.echo(f"{name}: {path}", err=True)
+    click.echo(json.dumps(run_facts(result), allow_nan=False) if options["as_json"] else run_text(result))
+    return 0
+
+
+def config_from_options(options: dict[str, Any]) -> Any:
+    """Build the configuration from flags, on top of a preset if one is named."""
+    from lagsweep.sweeps.config import PipelineConfig
+
+    changes = changes_from_flags(options)
+    if options.get("preset") is None:
+        return PipelineConfig(**changes)
+    from lagsweep.sweeps.presets import preset_config
+
+    return preset_config(options["preset"], **changes)
+
+
+def tell_compiling(config: Any, quiet: bool) -> None:
+    """Say that kernels are compiled, when they are."""
+    from lagsweep.sweeps.compile_notice import kernels_are_kept
+
+    if not quiet and not kernels_are_kept(config.is_level_1):
+        click.echo("compiling the kernels; this happens once and takes some ten seconds", err=True)
