@@ -38,7 +38,9 @@ INTEGER_METRICS: tuple[Metric, ...] = (
 
 FLOAT_METRICS: tuple[Metric, ...] = (
     Metric("trained_tokens_per_second", "float64", "tokens/s", "trained tokens per second"),
-    Metric("effective_tokens_per_second", "float64", "tokens/s", "trained tokens times expected ESS per second"),
+    Metric(
+        "effective_tokens_per_second", "float64", "tokens/s", "trained tokens times expected ESS per second"
+    ),
     Metric("backpressure_seconds", "float64", "s", "time with an idle slot while the cap closes admission"),
     Metric("idle_slot_seconds", "float64", "slot s", "slot-seconds idle"),
     Metric("mean_queue_tokens", "float64", "tokens", "queue level, averaged over time"),
@@ -55,3 +57,65 @@ FLOAT_METRICS: tuple[Metric, ...] = (
 
 METRICS: tuple[Metric, ...] = INTEGER_METRICS + FLOAT_METRICS
 METRIC_BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}
+
+# --- what the general engine reports on top (levels 2 and 3) -------------------------------------------------
+
+ENGINE_INTEGER_METRICS: tuple[Metric, ...] = (
+    Metric("trained_groups", "int64", "groups", "groups trained"),
+    Metric("generated_groups", "int64", "groups", "groups whose last member completed"),
+    Metric("admitted_groups", "int64", "groups", "groups admitted"),
+    Metric("discarded_groups", "int64", "groups", "ready groups given up as too old, to run again or not"),
+    Metric("filtered_groups", "int64", "groups", "groups dropped without learning signal"),
+    Metric("filtered_tokens", "int64", "tokens", "tokens of groups dropped without learning signal"),
+    Metric("evicted_groups", "int64", "groups", "groups dropped from a full queue"),
+    Metric("evicted_tokens", "int64", "tokens", "tokens of groups dropped from a full queue"),
+    Metric("cancelled_groups", "int64", "groups", "running groups cancelled as too old"),
+    Metric("cancelled_tokens", "int64", "tokens", "tokens of completed members of cancelled groups"),
+    Metric("wasted_tokens", "int64", "tokens", "tokens decoded in cancelled groups"),
+    Metric("requeued_groups", "int64", "groups", "groups sent back to run again"),
+    Metric("queued_groups", "int64", "groups", "groups in the queue at the end"),
+    Metric("running_groups", "int64", "groups", "groups running at the end"),
+    Metric("prefetched_groups", "int64", "groups", "groups taken for later steps at the end"),
+    Metric(
+        "unfinished_group_tokens",
+        "int64",
+        "tokens",
+        "tokens of completed members of running groups at the end",
+    ),
+)
+
+ENGINE_FLOAT_METRICS: tuple[Metric, ...] = (
+    Metric("mean_start_lag", "float64", "versions", "trainer's version less behaviour version at the start"),
+    Metric(
+        "mean_dequeue_lag", "float64", "versions", "lag when taken by the trainer, mean over trained rollouts"
+    ),
+    Metric("mean_rollout_lag", "float64", "versions", "lag when trained, mean over trained rollouts"),
+    Metric("mean_dequeue_lag_publications", "float64", "publications", "lag when taken, in publications"),
+    Metric("mean_rollout_lag_publications", "float64", "publications", "lag when trained, in publications"),
+    Metric("mean_end_lag", "float64", "versions", "lag by the version of the last token"),
+    Metric("mean_token_lag", "float64", "versions", "lag, mean over trained tokens"),
+    Metric("length_bias_law", "float64", "1", "mean trained length over the law's mean"),
+    Metric("length_bias_drawn", "float64", "1", "mean trained length over the mean of all groups that left"),
+    Metric("slots_busy_seconds", "float64", "slot s", "slot-seconds occupied"),
+    Metric(
+        "slots_publication_seconds", "float64", "slot s", "slot-seconds idle: a publication admits nothing"
+    ),
+    Metric("slots_max_running_seconds", "float64", "slot s", "slot-seconds idle: max_running_groups"),
+    Metric("slots_one_batch_seconds", "float64", "slot s", "slot-seconds idle: one_batch_at_a_time"),
+    Metric("slots_token_cap_seconds", "float64", "slot s", "slot-seconds idle: the token cap"),
+    Metric("slots_sequential_seconds", "float64", "slot s", "slot-seconds idle: a phase of sequential mode"),
+    Metric("slots_limits_seconds", "float64", "slot s", "slot-seconds idle: a limit of the ledger"),
+    Metric("trainer_busy_seconds", "float64", "s", "a training step is under way"),
+    Metric("trainer_publication_seconds", "float64", "s", "the trainer waits for a publication"),
+    Metric("trainer_running_groups_seconds", "float64", "s", "the trainer waits for groups that still run"),
+    Metric("trainer_batch_seconds", "float64", "s", "the trainer waits: the batch is not full"),
+    Metric("last_progress_seconds", "float64", "s", "time of the last event"),
+)
+
+ENGINE_METRICS: tuple[Metric, ...] = ENGINE_INTEGER_METRICS + ENGINE_FLOAT_METRICS
+METRIC_BY_NAME.update({metric.name: metric for metric in ENGINE_METRICS})
+
+# Why slots are idle and why the trainer waits, in the order of precedence; each limit of the ledger follows
+# the slots' list with a name of its own.
+SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "sequential")
+TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch")

@@ -124,7 +124,7 @@ class _KernelCache(FunctionCache):
     _impl_class = _CacheImpl
 
 
-def jit(*args: Any, inline: bool = False, nogil: bool = True) -> Any:
+def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = True) -> Any:
     """Compile a kernel with the project's settings: no fastmath, no GIL, cached by content.
 
     Parameters
@@ -133,6 +133,9 @@ def jit(*args: Any, inline: bool = False, nogil: bool = True) -> Any:
         Inline at every call site; for small leaf helpers only.
     nogil : bool
         Release the GIL while the kernel runs, so that threads run kernels in parallel.
+    counted : bool
+        False for a kernel that makes no array: references to its arrays are then not counted, which saves
+        two locked instructions wherever an array is handed to a helper. The caller holds them anyway.
 
     Notes
     -----
@@ -140,9 +143,10 @@ def jit(*args: Any, inline: bool = False, nogil: bool = True) -> Any:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(nogil=nogil, inline="always" if inline else "never", error_model="python")(
-            function
-        )
+        options = {} if counted else {"_nrt": False}
+        dispatcher = numba.njit(
+            nogil=nogil, inline="always" if inline else "never", error_model="python", **options
+        )(function)
         if not inline and hasattr(dispatcher, "_cache") and cache_folder() is not None:
             dispatcher._cache = _KernelCache(dispatcher.py_func)
         return dispatcher
