@@ -99,10 +99,10 @@ def loops_section(profile: Profile, loops: Loops) -> Section:
                 "Three loops",
                 (
                     Column("loop", "loop"),
-                    Column("updates", "updates", ".1f", "updates_half"),
-                    Column("tokens", "tokens/s", ",.0f", "tokens_half"),
-                    Column("effective", "effective/s", ",.0f", "effective_half"),
-                    Column("gain", "gain/s", ",.0f", "gain_half"),
+                    Column("updates", "updates", ".2f", "updates_half"),
+                    Column("tokens", "tokens/s", ",.1f", "tokens_half"),
+                    Column("effective", "effective/s", ",.1f", "effective_half"),
+                    Column("gain", "gain/s", ",.1f", "gain_half"),
                 ),
                 rows,
             ),
@@ -215,7 +215,7 @@ def _sweep_table(sweep: list[dict[str, Any]]) -> Table:
         Column("sync_cadence", "cadence"),
         Column("queue_cap", "cap", ","),
         Column("tokens", "tokens/s", ",.1f", "tokens_half"),
-        Column("ess", "expected ESS", ".3f", "ess_half"),
+        Column("ess", "expected ESS", ".4f", "ess_half"),
         Column("lag", "lag", ".2f"),
         Column("rollouts", "rollouts", ".1f"),
     )
