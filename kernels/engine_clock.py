@@ -236,7 +236,9 @@ def member_tokens_done(params, state, slots, slot, tokens, decode_ticks, start, 
 def _pass_time_kernel(params, state, slots, version_work, members, time_tree, work_tree, time):
     """Do what time alone brings about at a tick: decodes end in the order (target, slot), then re-prefills end.
 
-    The clock stands at `time`. A decode's end is no event: a tail begins, or the rollout is due in this tick.
+    The clock stands at `time`. A decode's end is no event: a tail begins, or the rollout is due in this tick. Rollouts
+    due in one tick go in the order (target, slot), those whose tail is over counting as met at W now: so they
+    go by slot wherever decoding has one speed.
     """
     leaves = params[P_LEAVES]
     while work_tree[1] <= state[S_WORK]:
@@ -247,7 +249,7 @@ def _pass_time_kernel(params, state, slots, version_work, members, time_tree, wo
         members[member, M_END_VERSION] = members[member, M_VERSION] + versions
         set_key(work_tree, leaves, slot, np.int64(NEVER))
         state[S_DECODING] -= 1
-        if slots[slot, L_TAIL] > 0:
+        if slots[slot, L_TAIL] > 0 or slots[slot, L_TARGET] == state[S_WORK]:
             slots[slot, L_PHASE] = TAIL
             set_key(time_tree, leaves, slot, 2 * (time + slots[slot, L_TAIL]) + 1)
         else:
