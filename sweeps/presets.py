@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from lagsweep.errors import ConfigError, message, nearest
 from lagsweep.sweeps.config import PipelineConfig
@@ -32,11 +35,11 @@ class Knob:
     ----------
     name : str
     default : int, float, bool, str or None
-        The system's default.
+        The system's default; its type is the knob's type, and a knob that may be left open is whole.
     text : str
         What it does there.
-    minimum : float, optional
-        Smallest legal value.
+    minimum, maximum : float, optional
+        Smallest and largest legal value.
     choices : tuple of str
         The legal words, for a knob that takes one.
     """
@@ -45,6 +48,7 @@ class Knob:
     default: Any
     text: str
     minimum: float | None = None
+    maximum: float | None = None
     choices: tuple[str, ...] = ()
 
     def checked(self, value: Any) -> Any:
@@ -54,39 +58,41 @@ class Knob:
         ------
         ConfigError
             For a value of another type or out of range.
+
+        Examples
+        --------
+        >>> Knob("async_steps", 8, "batches outstanding", 1).checked(4.0)
+        4
         """
         if self.choices:
             if value not in self.choices:
                 rule = f"must be one of {', '.join(self.choices)}"
-                raise ConfigError(message(self.name, rule, value, nearest(str(value), self.choices)))
+                way_out = nearest(str(value), self.choices) or f"The default is {self.default}."
+                raise ConfigError(message(self.name, rule, value, way_out))
             return value
         if isinstance(self.default, bool):
             if not isinstance(value, bool):
                 raise ConfigError(message(self.name, "must be true or false", value, "Give true or false."))
             return value
-        if value is None:
-            if self.default is None:
-                return None
-            raise ConfigError(
-                message(self.name, "must be a number", value, f"The default is {self.default}.")
-            )
+        if value is None and self.default is None:
+            return None
         return self._number(value)
 
     def _number(self, value: Any) -> Any:
-        whole = isinstance(self.default, int) or (self.default is None and self.name != "reprefill")
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
+        whole = not isinstance(self.default, float)
+        way_out = "Leave it out." if self.default is None else f"The default is {self.default}."
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
             number = math.nan
-        if isinstance(value, bool | str) or not math.isfinite(number):
-            raise ConfigError(
-                message(self.name, "must be a number", value, f"The default is {self.default}.")
-            )
+        else:
+            number = float(value)
+        if not math.isfinite(number):
+            raise ConfigError(message(self.name, "must be a finite number", value, way_out))
         if whole and number != int(number):
-            raise ConfigError(message(self.name, "must be a whole number", value, "Give a whole number."))
+            raise ConfigError(message(self.name, "must be a whole number", value, way_out))
         if self.minimum is not None and number < self.minimum:
-            rule = f"must be at least {self.minimum:g}"
-            raise ConfigError(message(self.name, rule, value, f"Give {self.minimum:g} or more."))
+            raise ConfigError(message(self.name, f"must be at least {self.minimum:g}", value, way_out))
+        if self.maximum is not None and number > self.maximum:
+            raise ConfigError(message(self.name, f"must be at most {self.maximum:g}", value, way_out))
         return int(number) if whole else number
 
 
@@ -101,6 +107,21 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Alias:
+    """Another preset that gives the very same configuration.
+
+    Attributes
+    ----------
+    preset : str
+    when : str
+        At which knobs of the two; ``"always"`` if the two differ in names only.
+    """
+
+    preset: str
+    when: str
+
+
+@dataclass(frozen=True)
 class Preset:
     """A real system's rules.
 
@@ -108,18 +129,23 @@ class Preset:
     ----------
     name, title : str
     repository, commit, date : str
-        Where the rules were read.
+        Where the rules were read, and of which day they are.
     knobs : tuple of Knob
     rules : callable
         ``rules(workload, **knobs) -> dict`` of configuration fields.
     lag_bound : str
-        In the system's own words of unit: what bounds the lag.
+        What bounds the lag of what is trained, in the system's own knobs and unit.
+    largest_lag : callable
+        ``largest_lag(workload, **knobs)``: that bound in versions (updates); None if there is none.
     bound_kind : {"exact", "hard", "typical", "none"}
-        ``hard`` can be proved for every trained sample; ``typical`` bounds an aggregate only.
+        ``exact``: the lag is this, from the second batch on, however long the rollouts; ``hard``: it can be
+        proved for every trained sample; ``typical``: an aggregate is bounded, a straggler may exceed it.
     leaves_out : tuple of str
         What the system does and the preset does not.
-    alias_of : str, optional
-        The preset with the same rules under other names.
+    aliases : tuple of Alias
+        Presets that give the same configuration, and when. Declared at one of the two.
+    needs : tuple of str
+        Fields of the workload that the rules replace by others of their own.
     """
 
     name: str
@@ -130,13 +156,14 @@ class Preset:
     knobs: tuple[Knob, ...]
     rules: Callable[..., dict[str, Any]]
     lag_bound: str
+    largest_lag: Callable[..., int | None]
     bound_kind: str
-    leaves_out: tuple[str, ...] = ()
-    alias_of: str | None = None
-    needs: tuple[str, ...] = field(default=())
+    leaves_out: tuple[str, ...]
+    aliases: tuple[Alias, ...] = ()
+    needs: tuple[str, ...] = ()
 
-    def settings(self, workload: Workload, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the configuration fields for some knobs; those left out are at the system's defaults.
+    def checked_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
+        """Give every knob's value; those left out are at the system's defaults.
 
         Raises
         ------
@@ -150,8 +177,7 @@ class Preset:
                 raise ConfigError(
                     message(f"{self.name}.{name}", "is not a knob of this preset", knobs[name], hint)
                 )
-        values = {name: knob.checked(knobs.get(name, knob.default)) for name, knob in by_name.items()}
-        return self.rules(workload, **values)
+        return {name: knob.checked(knobs.get(name, knob.default)) for name, knob in by_name.items()}
 
 
 @cache
@@ -208,40 +234,78 @@ def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     >>> fields["limits"]
     [{'count': 'started', 'done': 'published', 'groups': 12}]
     """
-    preset = find_preset(name)
-    knob_names = {knob.name for knob in preset.knobs}
-    known = PipelineConfig.model_fields
-    knobs = {key: value for key, value in fields.items() if key in knob_names}
-    own = {key: value for key, value in fields.items() if key not in knob_names}
-    for key, value in own.items():
-        if key not in known:
-            hint = nearest(key, [*known, *knob_names]) or f"Knobs of {name}: {', '.join(sorted(knob_names))}."
-            raise ConfigError(message(key, f"is neither a field nor a knob of preset {name!r}", value, hint))
-    defaults = PipelineConfig.model_fields
-    workload = Workload(
-        batch_groups=_whole(own, "batch_groups", DEFAULT_GROUPS),
-        group_size=_whole(own, "group_size", DEFAULT_GROUP_SIZE),
-        rollout_workers=_whole(own, "rollout_workers", defaults["rollout_workers"].default),
-        train_tokens_per_second=float(
-            own.get("train_tokens_per_second", defaults["train_tokens_per_second"].default)
-        ),
-    )
-    rules = preset.settings(workload, knobs)
+    preset, knobs, own = _knobs_and_fields(name, fields)
+    workload = _workload(own)
     common = {
         "batch_tokens": None,
         "batch_groups": workload.batch_groups,
         "group_size": workload.group_size,
         "max_queue_tokens": None,
+        "stale_check": "never",
     }
-    kept = {key: value for key, value in own.items() if key not in preset.needs}
-    return common | {"stale_check": "never"} | rules | kept
+    rules = preset.rules(workload, **knobs)
+    kept = {key: value for key, value in own.items() if not (key in preset.needs and key in rules)}
+    return common | rules | kept
+
+
+def preset_lag_bound(name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> int | None:
+    """Give a preset's bound of the lag in versions; None where the system has none.
+
+    Parameters
+    ----------
+    name : str
+    fields : mapping
+        Configuration fields and the preset's knobs, mixed, as in :func:`preset_settings`.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`preset_settings`.
+
+    Examples
+    --------
+    >>> preset_lag_bound("prime_rl"), preset_lag_bound("slime_fully_async")
+    (8, None)
+    """
+    preset, knobs, own = _knobs_and_fields(name, fields)
+    return preset.largest_lag(_workload(own), **knobs)
+
+
+def _knobs_and_fields(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict[str, Any], dict[str, Any]]:
+    preset = find_preset(name)
+    knob_names = {knob.name for knob in preset.knobs}
+    known = PipelineConfig.model_fields
+    for key, value in fields.items():
+        if key not in known and key not in knob_names:
+            hint = nearest(key, [*known, *knob_names]) or f"Its knobs: {', '.join(sorted(knob_names))}."
+            raise ConfigError(message(key, f"is neither a field nor a knob of preset {name!r}", value, hint))
+    knobs = preset.checked_knobs({key: value for key, value in fields.items() if key in knob_names})
+    return preset, knobs, {key: value for key, value in fields.items() if key not in knob_names}
+
+
+def _workload(fields: Mapping[str, Any]) -> Workload:
+    defaults = {name: field.default for name, field in PipelineConfig.model_fields.items()}
+    return Workload(
+        batch_groups=_whole(fields, "batch_groups", DEFAULT_GROUPS),
+        group_size=_whole(fields, "group_size", DEFAULT_GROUP_SIZE),
+        rollout_workers=_whole(fields, "rollout_workers", defaults["rollout_workers"]),
+        train_tokens_per_second=_rate(fields, "train_tokens_per_second", defaults["train_tokens_per_second"]),
+    )
 
 
 def _whole(fields: Mapping[str, Any], name: str, default: int) -> int:
     value = fields.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ConfigError(message(name, "must be a whole number of at least 1", value, "Give 1 or more."))
-    return value
+    return int(value)
+
+
+def _rate(fields: Mapping[str, Any], name: str, default: float) -> float:
+    value = fields.get(name, default)
+    number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
+    if not number or not 0 < value < math.inf:
+        raise ConfigError(message(name, "must be a finite number above 0", value, "Give tokens per second."))
+    return float(value)
 
 
 def preset_config(name: str, **fields: Any) -> PipelineConfig:

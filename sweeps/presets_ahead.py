@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lagsweep.sweeps.presets import Knob, Preset, Workload
+from lagsweep.errors import ConfigError, message
+from lagsweep.sweeps.presets import Alias, Knob, Preset, Workload
 
 
 def limit(count: str, done: str, groups: int) -> list[dict[str, Any]]:
@@ -36,16 +37,28 @@ def _colocated(workload: Workload, rollout_share: float) -> dict[str, Any]:
 
 def _trl_grpo(
     workload: Workload,
-    steps_per_generation: int,
+    steps_per_generation: int | None,
     num_iterations: int,
     gradient_accumulation_steps: int,
     vllm_mode: str,
     rollout_share: float,
 ) -> dict[str, Any]:
-    updates = max(1, steps_per_generation * num_iterations // gradient_accumulation_steps)
+    micro_steps = (steps_per_generation or gradient_accumulation_steps) * num_iterations
+    if micro_steps % gradient_accumulation_steps:
+        rule = f"times num_iterations must be a multiple of {gradient_accumulation_steps}, the accumulation"
+        way_out = "An update that spans two generations is not modelled."
+        raise ConfigError(message("steps_per_generation", rule, steps_per_generation, way_out))
+    updates = micro_steps // gradient_accumulation_steps
     rules = _synchronous(workload) if vllm_mode == "server" else _colocated(workload, rollout_share)
-    # Weights reach the generator before the next generation, after all updates of this one.
-    return {**rules, "updates_per_batch": updates, "sync_every_updates": updates}
+    rate = rules.get("train_tokens_per_second", workload.train_tokens_per_second)
+    return {
+        **rules,
+        # Every iteration is one more pass over the batch.
+        "train_tokens_per_second": rate / num_iterations,
+        # Weights reach the generator before the next generation, after all updates of this one.
+        "updates_per_batch": updates,
+        "sync_every_updates": updates,
+    }
 
 
 def _one_ahead(workload: Workload, cadence: int) -> dict[str, Any]:
@@ -94,47 +107,70 @@ def _nemo_rl_legacy(
         "queue_order": "started",
         "publication": style,
         "publication_blocks_trainer": True,
-        "max_policy_lag": max_trajectory_age_steps,
     }
 
 
-def _nemo_rl_in_order(workload: Workload, window: int) -> dict[str, Any]:
+def nemo_gate(workload: Workload, versions: int, max_inflight_prompts: int) -> dict[str, Any]:
+    """Give the gate of NeMo RL's samplers: batch i may be dispatched from version i - versions on."""
     return {
-        "limits": limit("started", "published", window * workload.batch_groups),
-        "queue_order": "started",
+        "limits": limit("started", "published", (versions + 1) * workload.batch_groups),
+        "max_running_groups": max_inflight_prompts,
         "publication": "pause",
-        "max_policy_lag": window,
     }
 
 
-_SHARE = Knob("rollout_share", 0.5, "share of all GPUs that the given rollout_workers stand for", 0.01)
-_WINDOW = Knob("window", 1, "batches that may be ahead of the trainer", 1)
-_NEMO = ("NVIDIA-NeMo/RL", "7ea279a", "2026-08-22")
+def _nemo_rl_in_order(
+    workload: Workload, max_lookahead_versions: int, max_inflight_prompts: int
+) -> dict[str, Any]:
+    return {
+        **nemo_gate(workload, max_lookahead_versions, max_inflight_prompts),
+        "queue_order": "started",
+    }
+
+
+_SHARE = Knob(
+    "rollout_share", 0.5, "share of all GPUs that the given rollout_workers stand for", 0.001, 0.999
+)
+NEMO = ("NVIDIA-NeMo/RL", "7ea279a", "2026-08-22")
+NEMO_INFLIGHT = Knob("max_inflight_prompts", 32, "groups running at once", 1)
+NEMO_LEAVES_OUT = (
+    "training that begins on part of a batch (min_groups_for_streaming_train)",
+    "shrinking batches (min_step_batch_fraction, on_dropped_prompt)",
+    "max_buffered_rollouts",
+)
 
 PRESETS: tuple[Preset, ...] = (
     Preset(
         "synchronous",
-        "Synchronous loop on two groups of GPUs (disaggregated)",
-        "none: the textbook loop",
-        "",
-        "",
+        "Synchronous loop on two groups of GPUs",
+        "none (the textbook loop)",
+        "none",
+        "2026-08-23",
         (),
         _synchronous,
         "0",
+        lambda workload: 0,
         "exact",
-        ("GPUs of one side idle while the other works",),
+        ("a disaggregated baseline: each side idles while the other works",),
+        aliases=(Alias("trl_grpo", "vllm_mode = server, one update per generation"),),
     ),
     Preset(
         "synchronous_colocated",
-        "Synchronous loop in which every GPU generates, then every GPU trains",
-        "none: the textbook loop",
-        "",
-        "",
+        "Synchronous loop in which every GPU generates, then trains",
+        "none (the textbook loop)",
+        "none",
+        "2026-08-23",
         (_SHARE,),
         _colocated,
         "0",
+        lambda workload, rollout_share: 0,
         "exact",
-        ("sync_seconds stands for the switch between the phases", "memory that both sides need at once"),
+        (
+            "sync_seconds stands for the switch between the phases",
+            "memory that both sides need at once",
+            "that doubling the GPUs of a side seldom doubles its speed",
+        ),
+        aliases=(Alias("trl_grpo", "one update per generation, the same rollout_share"),),
         needs=("rollout_workers", "train_tokens_per_second"),
     ),
     Preset(
@@ -144,16 +180,20 @@ PRESETS: tuple[Preset, ...] = (
         "f2cd577",
         "2026-07-24",
         (
-            Knob("steps_per_generation", 1, "micro-steps per generation", 1),
+            Knob("steps_per_generation", None, "micro-steps of one generation; none: the accumulation", 1),
             Knob("num_iterations", 1, "passes over a generation", 1),
-            Knob("gradient_accumulation_steps", 1, "micro-steps per optimizer update", 1),
+            Knob("gradient_accumulation_steps", 1, "micro-steps per update", 1),
             Knob("vllm_mode", "colocate", "where the engine runs", choices=("colocate", "server")),
             _SHARE,
         ),
         _trl_grpo,
         "steps_per_generation * num_iterations / gradient_accumulation_steps - 1 updates",
-        "exact",
-        ("micro-batches and their order", "reuse of a generation beyond the split into updates"),
+        lambda workload, **knobs: _trl_grpo(workload, **knobs)["updates_per_batch"] - 1,
+        "hard",
+        (
+            "micro-batches",
+            "a second iteration trains the same rollouts again; here each is trained once, at twice the cost",
+        ),
         needs=("rollout_workers", "train_tokens_per_second"),
     ),
     Preset(
@@ -165,9 +205,10 @@ PRESETS: tuple[Preset, ...] = (
         (),
         _verl_one_step_off,
         "1 (0 for the first batch)",
+        lambda workload: 1,
         "exact",
-        ("resume keeps the data loader alone: the batch in flight is lost",),
-        alias_of="slime_train_async",
+        ("a resume keeps the data loader alone: the batch in flight is lost",),
+        aliases=(Alias("slime_train_async", "update_weights_interval = 1"),),
     ),
     Preset(
         "slime_train_async",
@@ -177,8 +218,9 @@ PRESETS: tuple[Preset, ...] = (
         "2026-08-21",
         (Knob("update_weights_interval", 1, "publish every so many rollout batches", 1),),
         _slime_train_async,
-        "1 … update_weights_interval",
-        "exact",
+        "update_weights_interval batches (1 to it, 0 for the first batch)",
+        lambda workload, update_weights_interval: update_weights_interval,
+        "hard",
         ("over-sampling and partial rollouts, off by default",),
     ),
     Preset(
@@ -189,35 +231,44 @@ PRESETS: tuple[Preset, ...] = (
         "2026-08-13",
         (
             Knob("async_queue_size", 1, "slots of the semaphore, in batches", 1),
-            Knob("partial_rollout_enable", False, "pause and resume instead of a lock around generation"),
+            Knob("partial_rollout_enable", False, "pause and resume instead of a lock on generation"),
         ),
         _openrlhf,
         "async_queue_size batches",
+        lambda workload, async_queue_size, partial_rollout_enable: async_queue_size,
         "hard",
-        ("over-sampling (vllm_generate_batch_size above the batch), which adds to the bound",),
+        (
+            "over-sampling (vllm_generate_batch_size above the batch), which adds to the bound",
+            "dynamic filtering that replaces prompts inside a batch",
+        ),
     ),
     Preset(
         "nemo_rl_legacy",
         "NeMo RL async_grpo (legacy)",
-        *_NEMO,
+        *NEMO,
         (
             Knob("max_trajectory_age_steps", 1, "oldest age trained, in steps", 1),
             Knob("in_flight_weight_updates", False, "do not drain before a refit"),
-            Knob("recompute_kv_cache_after_weight_updates", False, "drop the KV cache at a refit"),
+            Knob("recompute_kv_cache_after_weight_updates", False, "drop the KV cache at a refit in flight"),
         ),
         _nemo_rl_legacy,
-        "max_trajectory_age_steps",
+        "max_trajectory_age_steps (exactly 1 at 1, 0 for the first batch)",
+        lambda workload, max_trajectory_age_steps, **rest: max_trajectory_age_steps,
         "hard",
-        ("replacement of failed generations", "targets are batches in start order here"),
+        ("failed generations and their holes", "a batch's target step is its place in the start order"),
     ),
     Preset(
         "nemo_rl_in_order",
         "NeMo RL single controller, sampler in_order",
-        *_NEMO,
-        (_WINDOW,),
+        *NEMO,
+        (
+            Knob("max_lookahead_versions", 1, "dispatch batches ahead of the trainer's version", 0),
+            NEMO_INFLIGHT,
+        ),
         _nemo_rl_in_order,
-        "window",
+        "max_lookahead_versions",
+        lambda workload, max_lookahead_versions, **rest: max_lookahead_versions,
         "hard",
-        ("streaming train on part of a batch", "shrinking batches", "max_inflight_prompts"),
+        (*NEMO_LEAVES_OUT, "warmup_lookahead_versions"),
     ),
 )

@@ -1,7 +1,8 @@
 """Presets of systems with a budget of work ahead of the published weights that train whatever arrives.
 
 A count budget bounds an aggregate: under first-in-first-out and equal durations the lag stays below the
-knob, but a single straggler may exceed it. Exceptions that wait for the oldest are marked ``hard``.
+knob, but a single straggler may exceed it. Exceptions that wait for the oldest, or drop it, are marked
+``hard``.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import math
 from typing import Any
 
 from lagsweep.errors import ConfigError, message
-from lagsweep.sweeps.presets import Knob, Preset, Workload
-from lagsweep.sweeps.presets_ahead import limit
+from lagsweep.sweeps.presets import Alias, Knob, Preset, Workload
+from lagsweep.sweeps.presets_ahead import NEMO, NEMO_INFLIGHT, NEMO_LEAVES_OUT, limit, nemo_gate
 
 
 def _budget(groups: int, running: int | None, style: str) -> dict[str, Any]:
@@ -23,6 +24,12 @@ def _budget(groups: int, running: int | None, style: str) -> dict[str, Any]:
     }
 
 
+def _window_lag(workload: Workload, rules: dict[str, Any]) -> int:
+    """Give the lag of the last update on the oldest group that a budget lets in, in order of start."""
+    batches = math.ceil(rules["limits"][0]["groups"] / workload.batch_groups)
+    return batches * rules.get("updates_per_batch", 1) - 1
+
+
 def _areal(
     workload: Workload, max_head_offpolicyness: int, max_concurrent_rollouts: int | None
 ) -> dict[str, Any]:
@@ -30,12 +37,14 @@ def _areal(
     return _budget(groups, max_concurrent_rollouts or workload.batch_groups, "abort")
 
 
-def _skyrl(workload: Workload, max_staleness_steps: int, num_parallel_generation_workers: int | None) -> dict:
+def _skyrl(
+    workload: Workload, max_staleness_steps: int, num_parallel_generation_workers: int | None
+) -> dict[str, Any]:
     largest = (max_staleness_steps + 1) * workload.batch_groups
     workers = largest if num_parallel_generation_workers is None else num_parallel_generation_workers
     if not workload.batch_groups <= workers <= largest:
         rule = f"must be between batch_groups ({workload.batch_groups}) and {largest}, SkyRL's own check"
-        way_out = f"Give a number in that range; {largest} keeps every slot busy."
+        way_out = f"Give a number in that range; {largest} leaves the budget alone to bind."
         raise ConfigError(message("num_parallel_generation_workers", rule, workers, way_out))
     return _budget(largest, workers, "abort")
 
@@ -46,15 +55,17 @@ def _verl_fully_async(
     trigger_parameter_sync_step: int,
     require_batches: int,
     partial_rollout: bool,
-    concurrent_samples: int | None,
+    concurrent_samples_per_replica: int,
+    replicas: int | None,
 ) -> dict[str, Any]:
     # batch_groups is what one trainer step takes: require_batches mini-batches, one update each.
-    queue = int((1 + staleness_threshold) * trigger_parameter_sync_step * workload.batch_groups)
-    running = queue if concurrent_samples is None else min(concurrent_samples, queue)
+    # The product is verl's own, factor by factor, for the sake of its rounding.
+    queue = int(workload.batch_groups * (staleness_threshold + 1) * trigger_parameter_sync_step)
+    running = queue if replicas is None else min(concurrent_samples_per_replica * replicas, queue)
     return {
         **_budget(queue, running, "abort" if partial_rollout else "drain"),
-        "updates_per_batch": min(require_batches, workload.batch_groups),
-        "sync_every_updates": trigger_parameter_sync_step * min(require_batches, workload.batch_groups),
+        "updates_per_batch": require_batches,
+        "sync_every_updates": trigger_parameter_sync_step * require_batches,
     }
 
 
@@ -66,12 +77,27 @@ def _rllm(
     return {**_budget(quota, None, style), "sync_every_updates": trigger_parameter_sync_step}
 
 
-def _pipelinerl(workload: Workload, max_lag: int | None, max_running: int | None) -> dict[str, Any]:
-    rules: dict[str, Any] = {"publication": "pause", "max_running_groups": max_running}
+def _pipelinerl(
+    workload: Workload,
+    max_lag: int | None,
+    pop_old_data: bool,
+    ring_buffer: int,
+    raw_queue: int,
+    chunk: int,
+    llm_max_rollouts: int,
+    engines: int | None,
+) -> dict[str, Any]:
+    rules: dict[str, Any] = {"publication": "pause", "publication_blocks_trainer": True}
+    if engines is not None:
+        rules["max_running_groups"] = max(1, llm_max_rollouts * engines // workload.group_size)
     if max_lag is not None:
         groups = workload.batch_groups + math.ceil(max_lag / workload.group_size)
-        rules["limits"] = limit("started", "published", groups)
-    return rules
+        return rules | {"limits": limit("started", "published", groups)}
+    # A buffer below one batch would never fill it; the trainer's own queue comes to its aid there.
+    buffered = max(workload.batch_groups, raw_queue * chunk + ring_buffer // workload.group_size)
+    if pop_old_data:
+        return rules | {"queue_overflow": "drop_oldest", "max_queue_groups": buffered}
+    return rules | {"limits": limit("finished", "popped", buffered)}
 
 
 def _roll(workload: Workload, async_generation_ratio: float) -> dict[str, Any]:
@@ -92,22 +118,24 @@ def _rlinf(workload: Workload, staleness_threshold: int) -> dict[str, Any]:
     }
 
 
-def _ready_first(workload: Workload, window: int) -> dict[str, Any]:
-    return {"limits": limit("started", "published", window * workload.batch_groups), "publication": "pause"}
+def _ready_first(
+    workload: Workload, max_staleness_versions: int, max_inflight_prompts: int
+) -> dict[str, Any]:
+    return nemo_gate(workload, max_staleness_versions, max_inflight_prompts)
 
 
-def _weight_fifo(workload: Workload, window: int) -> dict[str, Any]:
+def _weight_fifo(
+    workload: Workload, max_staleness_versions: int, max_inflight_prompts: int
+) -> dict[str, Any]:
     return {
-        **_ready_first(workload, window),
+        **nemo_gate(workload, max_staleness_versions, max_inflight_prompts),
         "queue_order": "oldest_version",
         "stale_check": "dequeue",
-        "max_policy_lag": window,
+        "max_policy_lag": max_staleness_versions,
     }
 
 
-_WINDOW = Knob("window", 1, "batches that may be ahead of the trainer", 1)
-_NEMO = ("NVIDIA-NeMo/RL", "7ea279a", "2026-08-22")
-_NEMO_LEAVES_OUT = ("streaming train on part of a batch", "shrinking batches", "max_inflight_prompts")
+_NEMO_VERSIONS = Knob("max_staleness_versions", 1, "dispatch batches ahead of the trainer's version", 0)
 
 PRESETS: tuple[Preset, ...] = (
     Preset(
@@ -118,12 +146,25 @@ PRESETS: tuple[Preset, ...] = (
         "2026-08-22",
         (
             Knob("max_head_offpolicyness", 0, "batches that may start ahead of the weights", 0),
-            Knob("max_concurrent_rollouts", None, "groups running at once; none: the batch", 1),
+            Knob("max_concurrent_rollouts", None, "groups running at once; none: one batch", 1),
         ),
         _areal,
-        "max_head_offpolicyness",
+        "max_head_offpolicyness versions",
+        lambda workload, max_head_offpolicyness, **rest: max_head_offpolicyness,
         "typical",
-        ("a user's should_accept filter", "per-rank counts of SPMD mode", "the shuffle inside a batch"),
+        (
+            "a user's should_accept filter",
+            "counts per rank (SPMD mode)",
+            "oldest-created first among the finished, and the shuffle: first finished, first trained here",
+        ),
+        aliases=(
+            Alias("skyrl", "max_staleness_steps = max_head_offpolicyness, as many workers"),
+            Alias(
+                "verl_fully_async",
+                "staleness_threshold = max_head_offpolicyness, one step of one update per publication, "
+                "as many running",
+            ),
+        ),
     ),
     Preset(
         "skyrl",
@@ -133,13 +174,17 @@ PRESETS: tuple[Preset, ...] = (
         "2026-08-21",
         (
             Knob("max_staleness_steps", 4, "batches that may start ahead of the weights", 0),
-            Knob("num_parallel_generation_workers", None, "groups at once; none: as many as pass", 1),
+            Knob("num_parallel_generation_workers", None, "groups running at once; none: the budget", 1),
         ),
         _skyrl,
-        "max_staleness_steps",
+        "max_staleness_steps versions",
+        lambda workload, max_staleness_steps, **rest: max_staleness_steps,
         "typical",
-        ("the drain at the end of an epoch", "the default of 768 workers, which small batches refuse"),
-        alias_of="areal",
+        (
+            "the drain at the end of an epoch",
+            "the default of 768 workers, which its own check refuses for small batches",
+            "sample_full_batch, and clear_kv_cache_on_weight_sync (set reprefill_tokens_per_second)",
+        ),
     ),
     Preset(
         "verl_fully_async",
@@ -148,20 +193,24 @@ PRESETS: tuple[Preset, ...] = (
         "1dda039",
         "2026-08-22",
         (
-            Knob("staleness_threshold", 0.1, "share of a window that may be stale", 0.0),
+            Knob("staleness_threshold", 0.1, "share of a window that may start ahead of it", 0.0),
             Knob("trigger_parameter_sync_step", 4, "trainer steps per publication", 1),
             Knob("require_batches", 1, "mini-batches (updates) per trainer step", 1),
-            Knob("partial_rollout", True, "abort and resume at a publication"),
-            Knob("concurrent_samples", None, "groups running at once; none: the budget", 1),
+            Knob("partial_rollout", True, "abort and resume at a publication instead of draining"),
+            Knob("concurrent_samples_per_replica", 16, "groups running at once on each replica", 1),
+            Knob("replicas", None, "engine replicas; none: enough for the whole budget", 1),
         ),
         _verl_fully_async,
-        "ceil(staleness_threshold) publications",
+        "ceil(staleness_threshold) publications; in updates below "
+        "(1 + staleness_threshold) * trigger_parameter_sync_step * require_batches",
+        lambda workload, **knobs: _window_lag(workload, _verl_fully_async(workload, **knobs)),
         "typical",
         (
             "polling of 10 s",
-            "the client's 1 s sleep at a retry (set resume_seconds)",
-            "versions stamped at the end",
+            "the client's 1 s sleep before it resumes (set resume_seconds)",
+            "its own counters, which stamp a sample at its end",
         ),
+        aliases=(Alias("skyrl", "staleness_threshold = max_staleness_steps, one update per publication"),),
     ),
     Preset(
         "rllm",
@@ -170,14 +219,16 @@ PRESETS: tuple[Preset, ...] = (
         "9beb6e0",
         "2026-08-15",
         (
-            Knob("staleness_threshold", 0.0, "share of a window that may be stale", 0.0),
+            Knob("staleness_threshold", 0.0, "share of a window that may start ahead of it", 0.0),
             Knob("trigger_parameter_sync_step", 1, "trainer steps per publication", 1),
             Knob("partial_rollout", True, "pause at a publication instead of draining"),
         ),
         _rllm,
-        "0 publications at staleness_threshold 0, else ceil(staleness_threshold)",
+        "ceil(staleness_threshold) publications; in updates below "
+        "(1 + staleness_threshold) * trigger_parameter_sync_step; hard at a threshold of 0",
+        lambda workload, **knobs: _window_lag(workload, _rllm(workload, **knobs)),
         "typical",
-        (),
+        ("the quota that a filtered group gives back comes at once",),
     ),
     Preset(
         "pipelinerl",
@@ -187,12 +238,29 @@ PRESETS: tuple[Preset, ...] = (
         "2026-06-19",
         (
             Knob("max_lag", None, "samples that may start ahead of the weights; none: no limit", 0),
-            Knob("max_running", None, "groups running at once; none: every slot", 1),
+            Knob("pop_old_data", True, "without max_lag: a full buffer drops its oldest, not blocks"),
+            Knob("ring_buffer", 128, "samples in the preprocessor's ring buffer", 1),
+            Knob("raw_queue", 8, "chunks in the raw queue", 1),
+            Knob("chunk", 2, "groups of a chunk", 1),
+            Knob("llm_max_rollouts", 64, "rollouts running at once on each engine", 1),
+            Knob("engines", None, "engines; none: every slot may be used", 1),
         ),
         _pipelinerl,
-        "max_lag samples, none without it",
+        "ceil(max_lag / samples of a batch) versions with max_lag, none without",
+        lambda workload, max_lag, **rest: (
+            None
+            if max_lag is None
+            else math.ceil(math.ceil(max_lag / workload.group_size) / workload.batch_groups)
+        ),
         "typical",
-        ("packing to seq_length", "the queues of 64", "pop_old_data", "lag counted in samples"),
+        (
+            "packing to seq_length: a batch holds whole groups here",
+            "lag counted in trained samples",
+            "the problem, result and input queues, 64, 64 and 32 long",
+        ),
+        aliases=(
+            Alias("rllm", "max_lag = a whole number of batches, staleness_threshold = that number, one step"),
+        ),
     ),
     Preset(
         "roll",
@@ -202,9 +270,14 @@ PRESETS: tuple[Preset, ...] = (
         "2026-08-19",
         (Knob("async_generation_ratio", 0.0, "batches that may start ahead of the weights", 0.0),),
         _roll,
-        "ceil(async_generation_ratio)",
+        "ceil(async_generation_ratio) versions",
+        lambda workload, async_generation_ratio: math.ceil(async_generation_ratio),
         "hard",
-        ("the mix of oldest samples at a fractional ratio", "additional prompts"),
+        (
+            "the cap on samples of the oldest step at a fractional ratio",
+            "is_use_additional_prompts",
+            "model_update_frequency above 1",
+        ),
     ),
     Preset(
         "rlinf",
@@ -214,28 +287,31 @@ PRESETS: tuple[Preset, ...] = (
         "2026-08-22",
         (Knob("staleness_threshold", 1, "batches that may start ahead of the weights", 0),),
         _rlinf,
-        "staleness_threshold",
+        "staleness_threshold versions",
+        lambda workload, staleness_threshold: staleness_threshold,
         "hard",
-        ("on_policy_min_ratio", "polling of 1 s"),
+        ("on_policy_min_ratio", "polling of 1 s", "its recipes use 1 or 2: the default 1 is this preset's"),
     ),
     Preset(
         "nemo_rl_ready_first",
         "NeMo RL single controller, sampler ready_first",
-        *_NEMO,
-        (_WINDOW,),
+        *NEMO,
+        (_NEMO_VERSIONS, NEMO_INFLIGHT),
         _ready_first,
-        "window",
+        "max_staleness_versions versions",
+        lambda workload, max_staleness_versions, **rest: max_staleness_versions,
         "typical",
-        _NEMO_LEAVES_OUT,
+        NEMO_LEAVES_OUT,
     ),
     Preset(
         "nemo_rl_weight_fifo",
         "NeMo RL single controller, sampler weight_fifo",
-        *_NEMO,
-        (_WINDOW,),
+        *NEMO,
+        (_NEMO_VERSIONS, NEMO_INFLIGHT),
         _weight_fifo,
-        "window",
+        "max_staleness_versions versions",
+        lambda workload, max_staleness_versions, **rest: max_staleness_versions,
         "hard",
-        _NEMO_LEAVES_OUT,
+        (*NEMO_LEAVES_OUT, "waiting until the oldest version's batch is full"),
     ),
 )
