@@ -3,24 +3,27 @@
 A simulated run has no generator: rollout number i draws from the Philox block i + 1 of its seed, so the
 number of the next rollout is the whole state of its draws. The manifest says that in its own terms (a Philox
 generator that stands at that block), lists queue and rollouts in flight readably, and carries the event
-loop's arrays exactly. The length table's digest is a component: another table would be another run.
+loop's arrays exactly. The digests of the laws are components: another table would be another run.
+
+Both loops are known: the fast one of level 1 (``start_run``) and the general engine (``EngineRun``), whose
+queue holds groups.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lagsweep.errors import CheckpointError, message
-from lagsweep.kernels import pipeline_layout as layout
+from lagsweep.kernels import engine_state, pipeline_layout
 from lagsweep.sweeps.checkpoint import Manifest, make_checkpoint
 from lagsweep.sweeps.config import PipelineConfig
+from lagsweep.sweeps.engine_run import EngineRun
+from lagsweep.sweeps.level1 import SingleRun
 
-if TYPE_CHECKING:
-    from lagsweep.sweeps.level1 import SingleRun
-
-LENGTH_TABLE = "simulation.length_table"
+LAWS = ("response_length", "environment_seconds")
+Records = list[dict[str, int]]
 
 
 def simulation_components(config: PipelineConfig) -> dict[str, Any]:
@@ -34,18 +37,19 @@ def simulation_components(config: PipelineConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        The digest of the table of response lengths.
+        The digests of the tables of its laws.
     """
-    return {LENGTH_TABLE: config.response_length.content_digest}
+    laws = {name: getattr(config, name) for name in LAWS}
+    return {f"simulation.{name}": law.content_digest for name, law in laws.items() if law is not None}
 
 
-def simulation_checkpoint(run: SingleRun, previous: Manifest | None = None) -> Manifest:
+def simulation_checkpoint(run: SingleRun | EngineRun, previous: Manifest | None = None) -> Manifest:
     """Take the whole state of a simulated run, wherever it was stopped.
 
     Parameters
     ----------
-    run : SingleRun
-        From ``start_run``, advanced or not.
+    run : SingleRun or EngineRun
+        From ``start_run``, or an engine's run; advanced or not.
     previous : Manifest, optional
         The run's checkpoint before.
 
@@ -53,7 +57,7 @@ def simulation_checkpoint(run: SingleRun, previous: Manifest | None = None) -> M
     -------
     Manifest
         ``current_version`` and ``optimizer_step`` are the trainer's version, ``dataset_cursor`` the first
-        rollout that is neither trained nor discarded.
+        prompt (rollout, or group of rollouts) that has not left the pipeline.
 
     Examples
     --------
@@ -68,35 +72,36 @@ def simulation_checkpoint(run: SingleRun, previous: Manifest | None = None) -> M
     >>> finish_run(resumed).metrics == finish_run(run).metrics
     True
     """
-    state, config = run.workspace.state, run.config
-    queue = _queued(run, int(state[layout.S_RING_HEAD]))
-    in_training = _queued(run, int(state[layout.S_RING_TRAINING]), int(state[layout.S_RING_HEAD]))
-    in_flight = _in_flight(run)
-    next_rollout = int(state[layout.S_NEXT_ROLLOUT])
-    unsettled = [rollout["number"] for rollout in (*queue, *in_training, *in_flight)]
-    version = int(state[layout.S_VERSION])
+    view = _engine_view(run) if isinstance(run, EngineRun) else _level_1_view(run)
+    live = [record["number"] for part in ("queue", "in_flight", "elsewhere") for record in view[part]]
+    version, next_prompt = view["version"], view["next_prompt"]
     return make_checkpoint(
         optimizer_step=version,
         current_version=version,
-        published_version=int(state[layout.S_PUBLISHED]),
-        dataset_cursor=min(unsettled, default=next_rollout),
-        rng=np.random.Generator(np.random.Philox(key=config.seed, counter=next_rollout)),
+        published_version=view["published"],
+        dataset_cursor=min(live, default=next_prompt),
+        rng=np.random.Generator(np.random.Philox(key=run.config.seed, counter=view["next_rollout"])),
         python_random=False,
-        components=simulation_components(config),
-        counters={"next_rollout": next_rollout, "events": int(state[layout.S_EVENTS])},
-        queue=queue,
-        in_flight=in_flight,
+        components=simulation_components(run.config),
+        counters={
+            "next_rollout": view["next_rollout"],
+            "next_prompt": next_prompt,
+            "events": view["events"],
+        },
+        queue=view["queue"],
+        in_flight=view["in_flight"],
         state={
-            "config": _self_contained(config),
-            "in_training": in_training,
-            "record_rollouts": bool(run.params[layout.P_RECORD_ROLLOUTS]),
+            "config": _self_contained(run.config),
+            "engine": isinstance(run, EngineRun),
+            "elsewhere": view["elsewhere"],
+            "record_rollouts": view["record_rollouts"],
             "arrays": run.arrays(),
         },
         previous=previous,
     )
 
 
-def restore_simulation(manifest: Manifest) -> SingleRun:
+def restore_simulation(manifest: Manifest) -> SingleRun | EngineRun:
     """Make a simulated run again; it goes on as if it had never stopped.
 
     Parameters
@@ -106,18 +111,18 @@ def restore_simulation(manifest: Manifest) -> SingleRun:
 
     Returns
     -------
-    SingleRun
-        For ``advance_run`` and ``finish_run``.
+    SingleRun or EngineRun
+        For ``advance_run`` and ``finish_run``, or with methods of its own.
 
     Raises
     ------
     CheckpointError
-        If it is the checkpoint of something else, or its configuration now gives another table of lengths.
+        If it is the checkpoint of something else, or its configuration now gives another table.
     """
     from lagsweep.sweeps.simulate import start_run
 
     state = manifest.state
-    if not {"config", "record_rollouts", "arrays"} <= set(state):
+    if not {"config", "engine", "record_rollouts", "arrays"} <= set(state):
         raise CheckpointError(
             message(
                 "checkpoint",
@@ -127,16 +132,19 @@ def restore_simulation(manifest: Manifest) -> SingleRun:
             )
         )
     config = PipelineConfig.from_dict(state["config"])
-    saved, current = manifest.components.get(LENGTH_TABLE), config.response_length.content_digest
-    if saved != current:
-        raise CheckpointError(
-            message(
-                LENGTH_TABLE,
-                f"must be the table of the save, {str(saved)[:12]}…",
-                f"{current[:12]}…",
-                "Resume with the library versions of the save.",
+    for name, current in simulation_components(config).items():
+        saved = manifest.components.get(name)
+        if saved != current:
+            raise CheckpointError(
+                message(
+                    name,
+                    f"must be the table of the save, {str(saved)[:12]}…",
+                    f"{current[:12]}…",
+                    "Resume with the library versions of the save.",
+                )
             )
-        )
+    if state["engine"]:
+        return EngineRun.from_arrays(config, state["arrays"])
     run = start_run(config, rollouts=state["record_rollouts"])
     run.restore(state["arrays"])
     return run
@@ -145,28 +153,69 @@ def restore_simulation(manifest: Manifest) -> SingleRun:
 def _self_contained(config: PipelineConfig) -> dict[str, Any]:
     """Settings as data, with laws from files embedded: a resume does not need the files."""
     plain = config.to_dict()
-    plain["response_length"] = config.response_length.to_dict(embed=True)
+    for name in LAWS:
+        law = getattr(config, name)
+        if law is not None:
+            plain[name] = law.to_dict(embed=True)
     return plain
 
 
-def _queued(run: SingleRun, first: int, last: int | None = None) -> list[dict[str, int]]:
-    """Rows of the ring of finished rollouts, as records."""
-    ring = run.workspace.ring
-    last = int(run.workspace.state[layout.S_RING_TAIL]) if last is None else last
-    return [_record(ring[position & (len(ring) - 1)]) for position in range(first, last)]
+def _level_1_view(run: SingleRun) -> dict[str, Any]:
+    """What the manifest says about a level 1 run; `elsewhere` is the batch in training."""
+    layout, workspace = pipeline_layout, run.workspace
+    state, ring = workspace.state, workspace.ring
+    training, head, tail = (
+        int(state[place]) for place in (layout.S_RING_TRAINING, layout.S_RING_HEAD, layout.S_RING_TAIL)
+    )
 
+    def record(row: np.ndarray) -> dict[str, int]:
+        columns = (("number", layout.R_NUMBER), ("tokens", layout.R_TOKENS))
+        return {
+            **{name: int(row[column]) for name, column in columns},
+            "behaviour_version": int(row[layout.R_VERSION]),
+        }
 
-def _in_flight(run: SingleRun) -> list[dict[str, int]]:
-    """Rollouts in the slots that are not idle, by number."""
-    workspace = run.workspace
-    idle = set(workspace.idle_stack[: workspace.state[layout.S_IDLE]].tolist())
-    running = [_record(row) for slot, row in enumerate(workspace.slots) if slot not in idle]
-    return sorted(running, key=lambda rollout: rollout["number"])
+    def waiting(first: int, last: int) -> Records:
+        return [record(ring[position & (len(ring) - 1)]) for position in range(first, last)]
 
-
-def _record(row: np.ndarray) -> dict[str, int]:
+    idle = set(workspace.idle_stack[: state[layout.S_IDLE]].tolist())
+    running = [record(row) for slot, row in enumerate(workspace.slots) if slot not in idle]
     return {
-        "number": int(row[layout.R_NUMBER]),
-        "tokens": int(row[layout.R_TOKENS]),
-        "behaviour_version": int(row[layout.R_VERSION]),
+        "version": int(state[layout.S_VERSION]),
+        "published": int(state[layout.S_PUBLISHED]),
+        "next_rollout": int(state[layout.S_NEXT_ROLLOUT]),
+        "next_prompt": int(state[layout.S_NEXT_ROLLOUT]),
+        "events": int(state[layout.S_EVENTS]),
+        "record_rollouts": bool(run.params[layout.P_RECORD_ROLLOUTS]),
+        "queue": waiting(head, tail),
+        "in_flight": sorted(running, key=lambda rollout: rollout["number"]),
+        "elsewhere": waiting(training, head),
+    }
+
+
+def _engine_view(run: EngineRun) -> dict[str, Any]:
+    """What the manifest says about an engine's run; `elsewhere` are groups popped or waiting to run again."""
+    layout, state = engine_state, run.state
+    columns = (
+        ("number", layout.G_NUMBER),
+        ("tokens", layout.G_TOKENS),
+        ("behaviour_version", layout.G_VERSION),
+        ("finished_members", layout.G_FINISHED),
+    )
+
+    def groups(*states: int) -> Records:
+        rows = run.groups[np.isin(run.groups[:, layout.G_STATE], states)]
+        ordered = rows[np.argsort(rows[:, layout.G_ADMISSION], kind="stable")]
+        return [{name: int(row[column]) for name, column in columns} for row in ordered]
+
+    return {
+        "version": int(state[layout.S_VERSION]),
+        "published": int(state[layout.S_PUBLISHED]),
+        "next_rollout": int(state[layout.S_NEXT_NUMBER]),
+        "next_prompt": int(state[layout.S_NEXT_GROUP]),
+        "events": int(state[layout.S_EVENTS]),
+        "record_rollouts": bool(run.parameters.whole[layout.P_RECORD_ROLLOUTS]),
+        "queue": groups(layout.G_QUEUED),
+        "in_flight": groups(layout.G_RUNNING),
+        "elsewhere": groups(layout.G_POPPED, layout.G_REQUEUED),
     }

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import engine_configs
 from strategies.pipeline_configs import pipeline_settings, to_config
 
 from lagsweep.errors import CheckpointError
@@ -22,6 +23,7 @@ from lagsweep.sweeps.checkpoint import (
 )
 from lagsweep.sweeps.config import PipelineConfig
 from lagsweep.sweeps.drill_loop import TrainingLoop
+from lagsweep.sweeps.engine_run import EngineRun
 from lagsweep.sweeps.length_laws import LengthLaw
 from lagsweep.sweeps.manifest import content_digest, manifest_from_dict
 from lagsweep.sweeps.simulate import advance_run, finish_run, start_run
@@ -76,13 +78,66 @@ def test_the_manifest_lists_every_rollout_that_is_not_settled(drawn, part):
     listed = {
         "queued": manifest.queue,
         "running": manifest.in_flight,
-        "in_training": manifest.state["in_training"],
+        "in_training": manifest.state["elsewhere"],
     }
 
     for outcome, rollouts in listed.items():
         assert {(rollout["number"], rollout["tokens"]) for rollout in rollouts} == by_outcome[outcome]
     assert manifest.dataset_cursor == min(unsettled, default=len(rows))
     assert manifest.counters["next_rollout"] == len(rows)
+
+
+def _engine_facts(run):
+    result = run.result()
+    return json.dumps(result.metrics), [
+        json.dumps([dict(row) for row in getattr(result, name)])
+        for name in ("batches", "timeline", "rollouts")
+    ]
+
+
+@given(engine_configs.engine_settings(), st.lists(st.floats(0, 1), min_size=1, max_size=3))
+def test_any_run_of_the_general_engine_resumes_through_json_too(drawn, stops):
+    config = engine_configs.to_config(drawn)
+    record = {"batches": True, "timeline": True, "rollouts": True}
+    run, manifest = EngineRun(config, **record), None
+    for part in sorted(stops):
+        run.advance(part * config.duration_seconds)
+        manifest = simulation_checkpoint(run, manifest)
+        run = restore_simulation(manifest_from_dict(json.loads(json.dumps(checkpoint_as_dict(manifest)))))
+    run.advance()
+    whole = EngineRun(config, **record)
+    whole.advance()
+
+    assert isinstance(run, EngineRun)
+    assert _engine_facts(run) == _engine_facts(whole)
+
+
+def test_groups_that_wait_run_or_were_popped_are_listed_once_each():
+    config = PipelineConfig(
+        group_size=4,
+        batch_groups=3,
+        batch_tokens=None,
+        max_queue_tokens=20_000,
+        duration_seconds=200,
+        prefetch_batches=1,
+    )
+    run = EngineRun(config)
+    run.advance(100.0)
+    manifest = simulation_checkpoint(run)
+    listed = [
+        record["number"] for record in (*manifest.queue, *manifest.in_flight, *manifest.state["elsewhere"])
+    ]
+
+    assert len(listed) == len(set(listed))
+    assert manifest.queue
+    assert manifest.in_flight
+    assert manifest.dataset_cursor == min(listed)
+    assert manifest.counters["next_prompt"] > max(listed)
+    assert (
+        4 * (manifest.counters["next_prompt"] - 1)
+        < manifest.counters["next_rollout"]
+        <= 4 * (max(listed) + 1)
+    )
 
 
 def test_the_saved_generator_stands_at_the_next_rollouts_block():
@@ -156,17 +211,19 @@ def test_another_table_of_lengths_is_refused(tmp_path):
     other = config.replace(response_length=LengthLaw.fixed(100))
 
     with pytest.raises(
-        CheckpointError, match=r"got simulation\.length_table: '[0-9a-f]{64}' -> '[0-9a-f]{64}'"
+        CheckpointError, match=r"got simulation\.response_length: '[0-9a-f]{64}' -> '[0-9a-f]{64}'"
     ):
         load_checkpoint(path, components=simulation_components(other))
 
 
 def test_a_table_that_changed_under_the_same_settings_is_refused():
     payload = checkpoint_as_dict(simulation_checkpoint(start_run(PipelineConfig(duration_seconds=60))))
-    payload["components"]["simulation.length_table"] = "0" * 64
+    payload["components"]["simulation.response_length"] = "0" * 64
     payload["digest"] = content_digest(payload)
 
-    with pytest.raises(CheckpointError, match=r"length_table: must be the table of the save, 000000000000…"):
+    with pytest.raises(
+        CheckpointError, match=r"response_length: must be the table of the save, 000000000000…"
+    ):
         restore_simulation(manifest_from_dict(payload))
 
 
