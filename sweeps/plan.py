@@ -15,8 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lagsweep.kernels import metrics as metric_table
-from lagsweep.kernels.metrics import METRICS, Metric
+from lagsweep.kernels.metrics import ENGINE_METRICS, LAG_BINS, METRICS, Metric
 from lagsweep.sweeps.cells import configs_of
 from lagsweep.sweeps.config import PipelineConfig, field_level
 from lagsweep.sweeps.designs import Design
@@ -93,8 +92,7 @@ class Part:
 
 def reported_metrics(configs_above_level_1: bool) -> tuple[Metric, ...]:
     """Give the metrics that a sweep reports: those of the general engine only where it is needed."""
-    more = getattr(metric_table, "ENGINE_METRICS", ())
-    return (*METRICS, *more) if configs_above_level_1 else METRICS
+    return (*METRICS, *ENGINE_METRICS) if configs_above_level_1 else METRICS
 
 
 def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:
@@ -185,7 +183,6 @@ def total_runs(parts: Sequence[Part]) -> int:
 def bytes_in_memory(parts: Sequence[Part]) -> int:
     """Tell how many bytes the variables of all parts take, uncompressed."""
     return sum(
-        math.prod(part.layout.shape)
-        * (8 * len(part.metrics) + 1 + (8 * metric_table.LAG_BINS) * part.keep_lag_counts)
+        math.prod(part.layout.shape) * (8 * len(part.metrics) + 1 + (8 * LAG_BINS) * part.keep_lag_counts)
         for part in parts
     )

@@ -33,6 +33,7 @@ from lagsweep.sweeps.units import choose_chunks
 if TYPE_CHECKING:
     from lagsweep.sweeps.plan import Part
     from lagsweep.sweeps.progress import Progress
+    from lagsweep.sweeps.spec import SweepSpec
 
 FIRST_LOOK = 32
 _NUMBER = r"(?P<amount>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(?P<percent>%)?"
@@ -187,6 +188,27 @@ def parse_rule(text: str) -> Rule:
         sign=-1 if parts.get("which") == "lowest" else 1,
         confidence=confidence,
     )
+
+
+def check_metric(rule: Rule, spec: SweepSpec) -> None:
+    """Refuse a rule about a metric that the sweep does not report.
+
+    Raises
+    ------
+    ConfigError
+    """
+    from lagsweep.sweeps.plan import is_level_1, reported_metrics
+
+    known = [metric.name for metric in reported_metrics(not is_level_1(spec))]
+    if rule.metric not in known:
+        raise ConfigError(
+            message(
+                "until",
+                "must name a metric that this sweep reports",
+                rule.metric,
+                nearest(rule.metric, known) or "Levels 2 and 3 report more.",
+            )
+        )
 
 
 RunMask = Callable[[np.ndarray, int, int], None]

@@ -227,9 +227,9 @@ def make_spec(
     )
     _check_cells(spec)
     if until is not None:
-        from lagsweep.sweeps.sequential_stopping import parse_rule
+        from lagsweep.sweeps.sequential_stopping import check_metric, parse_rule
 
-        parse_rule(until)
+        check_metric(parse_rule(until), spec)
     return spec
 
 

@@ -90,7 +90,7 @@ def spec_from_sections(
     top = {**content, **(top_changes or {})}
     _check_keys(top)
     axes = _axes_with_changes(_section(content, "axes"), axis_changes or {})
-    base = read_base(_section(content, "base"), folder, base_changes or {}, swept=axes)
+    base = read_base(_section(content, "base"), folder, base_changes or {})
     groups = _groups(top, axes, folder)
     return make_spec(
         base,
@@ -148,9 +148,7 @@ def _flag(top: Mapping[str, Any], key: str, default: bool) -> bool:
     return value
 
 
-def read_base(
-    section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any], swept: Mapping[str, Any] = {}
-) -> PipelineConfig:
+def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]) -> PipelineConfig:
     """Build the base configuration from a section, starting from its preset if it names one.
 
     Raises
@@ -179,7 +177,7 @@ def read_base(
             return PipelineConfig(**fields)
         from lagsweep.sweeps.presets import preset_config
 
-        return preset_config(preset).replace(**fields)
+        return preset_config(preset, **fields)
     except ConfigError as error:
         raise ConfigError("\n".join(_in_base(line) for line in str(error).splitlines())) from None
 

@@ -330,7 +330,7 @@ def open_sweep(path: str | Path) -> xarray.Dataset:
 
 
 def _reasons(folder: Path, dataset: xarray.Dataset) -> dict[tuple[int, int], str]:
-    if not (folder / "tables" / FAILURES).exists():
+    if not any(table_path(folder, FAILURES).glob("*.parquet")):
         return {}
     frame = read_table(folder, FAILURES).collect()
     cells = {int(cell): place for place, cell in enumerate(dataset["cell"].values.reshape(-1))}

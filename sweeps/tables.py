@@ -101,7 +101,12 @@ def _frame(work: UnitWork, parts: list[dict[str, np.ndarray]]) -> polars.DataFra
         "cell": work.part.cell_ids.reshape(-1)[work.cells][cells[order]],
         "seed": work.seeds[seeds[order]],
     }
-    return polars.DataFrame({**labels, **{name: _column(values[order]) for name, values in columns.items()}})
+    frame = polars.DataFrame({**labels, **{name: _column(values[order]) for name, values in columns.items()}})
+    return (
+        frame.with_columns(polars.when(polars.col("lag") >= 0).then("lag"), polars.col("end").fill_nan(None))
+        if {"lag", "end", "outcome"} <= set(frame.columns)
+        else frame
+    )  # of a rollout that has none yet
 
 
 def _column(values: np.ndarray) -> Any:
