@@ -22,6 +22,7 @@ from simpy_pipeline import run as run_simpy
 from lagsweep import LengthLaw, PipelineConfig, __version__
 from lagsweep.kernels import pipeline_layout as layout
 from lagsweep.kernels.rng import normals, philox_words, uniforms
+from lagsweep.sweeps.engine_run import EngineRun
 from lagsweep.sweeps.level1 import Cells
 
 
@@ -58,11 +59,16 @@ def _one(slots: int, rounds: int) -> dict[str, object]:
     compile_started = time.perf_counter()
     _run(cells)
     compile_seconds = time.perf_counter() - compile_started
-    ours, theirs = [], []
+    engine = EngineRun(config)
+    _run_engine(engine)
+    ours, general, theirs = [], [], []
     for _ in range(rounds):
         started = time.perf_counter()
         _run(cells)
         ours.append((time.perf_counter() - started) / cells.workspace.state[layout.S_EVENTS] * 1e9)
+        started = time.perf_counter()
+        _run_engine(engine)
+        general.append((time.perf_counter() - started) / cells.workspace.state[layout.S_EVENTS] * 1e9)
         started = time.perf_counter()
         events, counts, _ = run_simpy(short, lengths, noise)
         theirs.append((time.perf_counter() - started) / events * 1e9)
@@ -72,7 +78,9 @@ def _one(slots: int, rounds: int) -> dict[str, object]:
         "events": int(cells.workspace.state[layout.S_EVENTS]),
         "first_call_seconds": compile_seconds,
         "kernel_ns_per_event": _spread(ours),
+        "general_engine_ns_per_event": _spread(general),
         "simpy_ns_per_event": _spread(theirs),
+        "general_engine_over_kernel": _spread([b / a for a, b in zip(ours, general)]),
         "simpy_over_kernel": _spread([b / a for a, b in zip(ours, theirs)]),
         "same_model": {
             "kernel_updates": int(check.integers[0, 0]),
@@ -86,6 +94,13 @@ def _one(slots: int, rounds: int) -> dict[str, object]:
 def _run(cells: Cells) -> None:
     cells.begin(0)
     while not cells.step():
+        pass
+
+
+def _run_engine(run: EngineRun) -> None:
+    """The same configuration through the general loop of levels 2 and 3, every option off."""
+    run.begin(0)
+    while not run.step():
         pass
 
 
@@ -115,13 +130,19 @@ def _sweep(skewed: bool, rounds: int) -> dict[str, object]:
     }
 
 
+def _ranged(spread: dict[str, float], digits: int) -> str:
+    return f"{spread['median']:.{digits}f} ({spread['minimum']:.{digits}f}…{spread['maximum']:.{digits}f})"
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
     document = {
         "command": "python benchmarks/event_loop.py " + " ".join(sys.argv[1:]),
         "commit": commit.stdout.strip(),
@@ -137,19 +158,19 @@ def main() -> None:
     if options.json:
         print(json.dumps(document, indent=1))
         return
-    print("| slots | kernel, ns per event | SimPy, ns per event | SimPy / kernel |")
-    print("| ---: | ---: | ---: | ---: |")
+    print("| slots | level 1 loop | general loop, options off | SimPy | SimPy / level 1 |")
+    print("| ---: | ---: | ---: | ---: | ---: |")
     for row in document["event_loop"]:
-        kernel, simpy, ratio = (
-            row["kernel_ns_per_event"],
-            row["simpy_ns_per_event"],
-            row["simpy_over_kernel"],
-        )
-        print(
-            f"| {row['slots']} | {kernel['median']:.1f} ({kernel['minimum']:.1f}…{kernel['maximum']:.1f}) "
-            f"| {simpy['median']:.0f} ({simpy['minimum']:.0f}…{simpy['maximum']:.0f}) "
-            f"| {ratio['median']:.0f} ({ratio['minimum']:.0f}…{ratio['maximum']:.0f}) |"
-        )
+        cells = [
+            _ranged(row[name], digits)
+            for name, digits in (
+                ("kernel_ns_per_event", 1),
+                ("general_engine_ns_per_event", 1),
+                ("simpy_ns_per_event", 0),
+                ("simpy_over_kernel", 0),
+            )
+        ]
+        print(f"| {row['slots']} | {' | '.join(cells)} |")
     print()
     print("| sweep | runs/s, one thread | runs/s, two threads | two / one |")
     print("| --- | ---: | ---: | ---: |")

@@ -147,7 +147,10 @@ def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = Tr
         dispatcher = numba.njit(
             nogil=nogil, inline="always" if inline else "never", error_model="python", **options
         )(function)
-        if not inline and hasattr(dispatcher, "_cache") and cache_folder() is not None:
+        # A kernel file that is run as a script has another module's name: its code would be found again under
+        # that name, by a process that has no such module.
+        ours = function.__module__.startswith(f"{_KERNELS_PACKAGE}.")
+        if ours and not inline and hasattr(dispatcher, "_cache") and cache_folder() is not None:
             dispatcher._cache = _KernelCache(dispatcher.py_func)
         return dispatcher
 
