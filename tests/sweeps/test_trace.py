@@ -18,16 +18,15 @@ from lagsweep import LengthLaw, PipelineConfig, open_sweep, run_sweep, simulate_
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.trace_command import command
 from lagsweep.sweeps.replay import replay
-from lagsweep.sweeps.trace import (
+from lagsweep.sweeps.trace import check_size_before, write_trace
+from lagsweep.sweeps.trace_events import (
     PUBLICATIONS,
     QUEUE,
     SLOTS,
     STEPS,
     TRAINER,
-    check_size_before,
     trace_events,
     unfinished_step,
-    write_trace,
 )
 from lagsweep.sweeps.trace_tracks import free_tracks, tracks_of
 
