@@ -240,9 +240,11 @@ class PipelineConfig(BaseModel):
 
     @property
     def is_level_1(self) -> bool:
-        """Whether every option of levels 2 and 3 is at its default."""
+        """Whether every option of levels 2 and 3 is at its default; a trace of pairs belongs to level 2."""
         defaults = _defaults()
-        return all(getattr(self, name) == defaults[name] for name in _higher_level_fields())
+        return self.response_length.paired_seconds is None and all(
+            getattr(self, name) == defaults[name] for name in _higher_level_fields()
+        )
 
 
 _DEFAULTS: dict[str, Any] = {}

@@ -31,8 +31,15 @@ def ticks(seconds: float) -> int:
 
 def contradictions(config: PipelineConfig) -> list[str]:
     """List every contradiction between fields, as error texts; empty when there is none."""
-    found = [*_time(config), *_level_1(config), *_level_2(config), *_level_3(config)]
-    return found
+    return [
+        *_time(config),
+        *_level_1(config),
+        *_level_2(config),
+        *_batches(config),
+        *_queue(config),
+        *_stale_work(config),
+        *_sequential(config),
+    ]
 
 
 def _time(config: PipelineConfig) -> list[str]:
@@ -61,7 +68,8 @@ def _time(config: PipelineConfig) -> list[str]:
         found.append(
             message(
                 "duration_seconds",
-                f"must be below {2 ** (63 - slot_bits) / 1e6:.3g} with {config.rollout_workers} rollout_workers",
+                f"must be below {2 ** (63 - slot_bits) / 1e6:.3g} with {config.rollout_workers} "
+                "rollout_workers",
                 config.duration_seconds,
                 "Shorten the run: time and slot share one 64-bit key.",
             )
@@ -107,6 +115,11 @@ def _reserve(config: PipelineConfig) -> list[str]:
     return []
 
 
+def _needs(config: PipelineConfig, name: str, what: str, setting: str) -> str:
+    value: Any = getattr(config, name)
+    return message(name, f"has an effect with {what} only", value, f"Set {setting} or leave it out.")
+
+
 def _level_2(config: PipelineConfig) -> list[str]:
     found = []
     if config.decode_slowdown_per_rollout > 0 and ticks(config.duration_seconds) >= 2**39:
@@ -131,17 +144,23 @@ def _level_2(config: PipelineConfig) -> list[str]:
         for name in ("resume_seconds", "reprefill_tokens_per_second"):
             if getattr(config, name):
                 found.append(_needs(config, name, "publication 'abort'", "publication='abort'"))
+    if config.prompt_tokens >= 2**36:
+        found.append(
+            message(
+                "prompt_tokens",
+                "must be below 2**36, so that a batch's tokens fit into 64 bits",
+                config.prompt_tokens,
+                "Give the tokens of one prompt.",
+            )
+        )
     return found
 
 
-def _needs(config: PipelineConfig, name: str, what: str, setting: str) -> str:
-    value: Any = getattr(config, name)
-    return message(name, f"has an effect with {what} only", value, f"Set {setting} or leave it out.")
-
-
-def _level_3(config: PipelineConfig) -> list[str]:
+def _batches(config: PipelineConfig) -> list[str]:
+    """Rules of batches by count, and of what needs them."""
     found = []
-    if config.batch_groups is not None and config.batch_tokens is not None:
+    groups = config.batch_groups
+    if groups is not None and config.batch_tokens is not None:
         found.append(
             message(
                 "batch_tokens",
@@ -150,11 +169,9 @@ def _level_3(config: PipelineConfig) -> list[str]:
                 "Set batch_tokens=None, or leave batch_groups out.",
             )
         )
-    if config.batch_groups is None:
+    if groups is None:
         if config.admit == "batch":
             found.append(_needs(config, "admit", "batch_groups", "batch_groups"))
-        if config.one_batch_at_a_time:
-            found.append(_needs(config, "one_batch_at_a_time", "batch_groups", "batch_groups"))
         if config.queue_order == "started":
             found.append(_needs(config, "queue_order", "batch_groups", "batch_groups"))
         found += [
@@ -167,16 +184,34 @@ def _level_3(config: PipelineConfig) -> list[str]:
             for index, limit in enumerate(config.limits)
             if limit.done != "popped"
         ]
-    if config.batch_groups is not None and config.updates_per_batch > config.batch_groups:
+    elif config.updates_per_batch > groups:
         found.append(
             message(
                 "updates_per_batch",
-                f"must be at most batch_groups, which is {config.batch_groups}",
+                f"must be at most batch_groups, which is {groups}",
                 config.updates_per_batch,
                 "An update needs at least one group.",
             )
         )
-    if (config.queue_overflow == "drop_oldest") != (config.max_queue_groups is not None):
+    if config.one_batch_at_a_time and config.admit != "batch":
+        found.append(_needs(config, "one_batch_at_a_time", "admit 'batch'", "admit='batch'"))
+    if config.prompt_sigma > 0 and config.group_size > 1 and config.response_length.group_starts is not None:
+        found.append(
+            message(
+                "prompt_sigma",
+                "must be 0 when response_length is a trace of groups, whose lengths are alike already",
+                config.prompt_sigma,
+                "Drop one of the two.",
+            )
+        )
+    return found
+
+
+def _queue(config: PipelineConfig) -> list[str]:
+    """Rules of a full queue."""
+    found = []
+    drops = config.queue_overflow == "drop_oldest"
+    if drops != (config.max_queue_groups is not None):
         found.append(
             message(
                 "max_queue_groups",
@@ -185,15 +220,62 @@ def _level_3(config: PipelineConfig) -> list[str]:
                 "Give both or neither.",
             )
         )
-    if config.redraw_on_requeue and config.stale_action != "requeue":
-        found.append(_needs(config, "redraw_on_requeue", "stale_action 'requeue'", "stale_action='requeue'"))
-    if config.mode == "sequential" and not config.is_level_1:
+    if config.admission == "reserve":
+        if drops:
+            found.append(
+                message(
+                    "admission",
+                    "must be 'threshold' with queue_overflow 'drop_oldest': the cap then closes nothing",
+                    "reserve",
+                    "Leave it out, or let the queue block.",
+                )
+            )
+        reserved = config.response_length.maximum * config.group_size * (config.batch_groups or 1)
+        if config.admit == "batch" and reserved >= 2**60:
+            found.append(
+                message(
+                    "batch_groups",
+                    "times group_size times the longest response must stay below 2**60 tokens",
+                    config.batch_groups,
+                    "Admit group by group, or cut the length law.",
+                )
+            )
+    return found
+
+
+def _stale_work(config: PipelineConfig) -> list[str]:
+    """Rules of what happens to work that is too old."""
+    found = []
+    requeues = config.stale_action == "requeue"
+    if requeues and config.stale_check == "never" and not config.cancel_in_flight:
         found.append(
             message(
-                "mode",
-                "'sequential' is a level 1 baseline and takes no option of levels 2 and 3",
-                "sequential",
-                "Use mode 'bounded_async' with limits that make it synchronous, or leave the options out.",
+                "stale_action",
+                "'requeue' has nothing to requeue with stale_check 'never' and without cancel_in_flight",
+                "requeue",
+                "Choose stale_check 'update' or 'dequeue', or set cancel_in_flight.",
             )
         )
+    if config.redraw_on_requeue and not requeues:
+        found.append(_needs(config, "redraw_on_requeue", "stale_action 'requeue'", "stale_action='requeue'"))
     return found
+
+
+def _sequential(config: PipelineConfig) -> list[str]:
+    """`sequential` is a baseline: the engine's options of level 2 fit it, rules about overlap do not."""
+    if config.mode != "sequential":
+        return []
+    from lagsweep.sweeps.config import PipelineConfig
+
+    fields = PipelineConfig.model_fields
+    return [
+        message(
+            name,
+            "must be left out with mode 'sequential', a baseline without groups and limits",
+            getattr(config, name),
+            "Use mode 'bounded_async' with limits that make it synchronous.",
+        )
+        for name, field in fields.items()
+        if field.json_schema_extra["level"] == 3
+        and getattr(config, name) != field.get_default(call_default_factory=True)
+    ]

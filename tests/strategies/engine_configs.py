@@ -211,7 +211,7 @@ def group_part(draw, settings):
         drawn["filter_probability"] = pick(0.2, 0.5, 1.0)
     if drawn.pop("draw_cap", False):
         drawn["max_queue_tokens"] = step_tokens * pick(1, 2, 10)
-        if pick(False, False, True):
+        if pick(False, False, True) and "queue_overflow" not in drawn:
             longest = size * longest_of(drawn.get("response_length", settings["response_length"]))
             drawn |= {"admission": "reserve", "max_queue_tokens": longest * pick(1, 3) + pick(0, step_tokens)}
     return drawn
@@ -243,6 +243,8 @@ def rules_part(pick, batch_tokens):
     if batch is not None:
         drawn["admit"] = pick("group", "group", "batch")
         drawn["one_batch_at_a_time"] = drawn["admit"] == "batch" and pick(False, True)
+    if drawn["stale_check"] == "never" and not drawn["cancel_in_flight"]:
+        drawn["stale_action"] = "drop"  # there is nothing to requeue: refused
     drawn["redraw_on_requeue"] = drawn["stale_action"] == "requeue" and pick(False, True)
     if pick(False, False, False, True):
         drawn |= {"queue_overflow": "drop_oldest", "max_queue_groups": pick(1, 2, 4, 8)}
