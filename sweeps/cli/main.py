@@ -12,7 +12,7 @@ from importlib import import_module
 
 import click
 
-from lagsweep.errors import ConfigError, LagsweepError, StoreError, nearest
+from lagsweep.errors import CheckpointError, ConfigError, LagsweepError, StoreError, nearest
 
 SUBCOMMANDS: dict[str, str] = {
     "run": "Run a sweep from a spec file or from flags.",
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
         # The reader (head, less) went away: no traceback, and no second error at interpreter exit.
         sys.stderr.close()
         sys.exit(0)
-    except StoreError as error:
+    except (StoreError, CheckpointError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(3)
     except ConfigError as error:
