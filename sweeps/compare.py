@@ -6,9 +6,11 @@ has the same length in each of them, and differences are taken seed by seed.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,192 +18,245 @@ import numpy as np
 from lagsweep.errors import ConfigError, message
 from lagsweep.kernels.metrics import LAG_BINS, METRIC_BY_NAME
 from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.presets import find_preset, preset_config
+from lagsweep.sweeps.presets import find_preset, preset_bound_kind, preset_lag_bound, preset_settings
+from lagsweep.sweeps.progress import Progress
 
 if TYPE_CHECKING:
     import xarray
 
+BASELINE = "synchronous_colocated"
+# What is compared when nothing is said: a batch of 16 prompts × 8 rollouts of a reasoning model, 256 slots on
+# engines that slow down as they fill (40 tokens/s alone, 13 with all slots), and a trainer that is about as
+# fast as they are. Two batches fit into the slots, so budgets bind and not slots.
+DEFAULT_WORKLOAD: dict[str, Any] = {
+    "batch_groups": 16,
+    "group_size": 8,
+    "rollout_workers": 256,
+    "response_length": {"law": "shipped", "name": "aime-rl-1000"},
+    "decode_tokens_per_second": 40.0,
+    "decode_slowdown_per_rollout": 0.008,
+    "rollout_overhead_seconds": 1.0,
+    "reprefill_tokens_per_second": 5000.0,
+    "train_overhead_seconds": 5.0,
+    "train_tokens_per_second": 2800.0,
+    "sync_seconds": 3.0,
+    "drift_per_version": 0.2,
+    "duration_seconds": 12_000.0,
+    "warmup_seconds": 2000.0,
+}
+# Settings of an abort: in a common workload they are for the systems that abort.
+ABORT_FIELDS = ("resume_seconds", "reprefill_tokens_per_second")
 _SEEDS_PER_BLOCK = 4
-LAG_QUANTILES = (0.5, 0.99)
 
 
-def systems_from_names(
-    names: Sequence[str], workload: Mapping[str, Any], knobs: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, PipelineConfig]:
-    """Build one configuration per preset name, all beside the same workload.
+@dataclass(frozen=True)
+class System:
+    """One of the systems compared.
+
+    Attributes
+    ----------
+    label : str
+        Its preset's name, with a number where the preset is compared with itself.
+    preset : str
+    knobs : dict
+        What was set beside the workload.
+    config : PipelineConfig
+    lag_bound : int or None
+        In versions.
+    bound_kind : str
+        exact, hard, typical or none.
+    """
+
+    label: str
+    preset: str
+    knobs: dict[str, Any]
+    config: PipelineConfig
+    lag_bound: int | None
+    bound_kind: str
+
+
+def compared_systems(
+    named: Sequence[tuple[str, Mapping[str, Any]]],
+    workload: Mapping[str, Any] | None = None,
+    *,
+    baseline: bool = True,
+) -> list[System]:
+    """Set presets beside one workload.
 
     Parameters
     ----------
-    names : sequence of str
-        Preset names; two at least, none twice.
-    workload : mapping
-        Configuration fields, the same for all.
-    knobs : mapping, optional
-        Preset name -> its knobs.
+    named : sequence of (preset, knobs)
+        A preset may come more than once, with other knobs; a field among the knobs is set for it alone.
+    workload : mapping, optional
+        Fields that differ from ``DEFAULT_WORKLOAD``, for all systems.
+    baseline : bool
+        Add a synchronous loop on all GPUs, unless it is among them.
 
     Raises
     ------
     ConfigError
-        For fewer than two names, a repeated or unknown one, or bad fields or knobs.
+        For fewer than two systems, one that is repeated, unknown names or bad values.
+
+    Examples
+    --------
+    >>> systems = compared_systems([("areal", {}), ("areal", {"max_head_offpolicyness": 2})])
+    >>> [system.label for system in systems]
+    ['areal 1', 'areal 2', 'synchronous_colocated']
     """
-    if len(names) < 2:
+    wanted = [(find_preset(name).name, dict(knobs)) for name, knobs in named]
+    if baseline and BASELINE not in [name for name, _ in wanted]:
+        wanted.append((BASELINE, {}))
+    if len(wanted) < 2:
         way_out = "Name two presets or more; `lagsweep presets` lists them."
-        raise ConfigError(message("systems", "must be at least two", list(names), way_out))
-    repeated = [name for name in names if list(names).count(name) > 1]
-    if repeated:
-        raise ConfigError(message("systems", "must be named once each", repeated[0], "Leave one out."))
-    unknown = [name for name in knobs or {} if name not in names]
-    if unknown:
-        way_out = f"Compared are {', '.join(names)}."
-        raise ConfigError(message("knob", "must belong to a system that is compared", unknown[0], way_out))
-    return {
-        find_preset(name).name: preset_config(name, **{**workload, **(knobs or {}).get(name, {})})
-        for name in names
-    }
+        raise ConfigError(message("systems", "must be at least two", [name for name, _ in wanted], way_out))
+    for position, system in enumerate(wanted):
+        if system in wanted[:position]:
+            way_out = "Leave one out, or give it other knobs."
+            raise ConfigError(message("systems", "must differ", system[0], way_out))
+    common = {**DEFAULT_WORKLOAD, **(workload or {})}
+    systems = [_system(name, knobs, common) for name, knobs in wanted]
+    for field in ABORT_FIELDS:
+        if (workload or {}).get(field) and all(
+            getattr(system.config, field) in (None, 0) for system in systems
+        ):
+            rule = "has an effect on systems that abort only, and none of these does"
+            raise ConfigError(message(field, rule, (workload or {})[field], "Leave it out."))
+    return _numbered(systems)
+
+
+def _system(name: str, knobs: dict[str, Any], common: Mapping[str, Any]) -> System:
+    settings = preset_settings(name, {**common, **knobs})
+    if settings.get("publication") != "abort":
+        settings = {key: value for key, value in settings.items() if key not in ABORT_FIELDS or key in knobs}
+    try:
+        config = PipelineConfig(**settings)
+    except ConfigError as error:
+        raise ConfigError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+    fields = {**common, **knobs}
+    return System(name, name, knobs, config, preset_lag_bound(name, fields), preset_bound_kind(name, fields))
+
+
+def _numbered(systems: list[System]) -> list[System]:
+    """Give systems of one preset numbers, in the order given."""
+    presets = [system.preset for system in systems]
+    numbered = []
+    for position, system in enumerate(systems):
+        label = system.preset
+        if presets.count(label) > 1:
+            label = f"{label} {presets[: position + 1].count(label)}"
+        numbered.append(replace(system, label=label))
+    return numbered
 
 
 def compare_systems(
-    systems: Mapping[str, PipelineConfig],
+    systems: Sequence[System],
     seeds: Sequence[int] | int,
     *,
     threads: int | None = None,
     cancel: threading.Event | None = None,
+    progress: Progress | None = None,
 ) -> xarray.Dataset:
     """Run every system at every seed.
 
     Parameters
     ----------
-    systems : mapping of str to PipelineConfig
+    systems : sequence of System
     seeds : int or sequence of int
         ``n`` means 0 … n - 1.
     threads : int, optional
         None: one per CPU.
     cancel : threading.Event, optional
+        When set, the runs stop within half a second.
+    progress : Progress, optional
 
     Returns
     -------
     xarray.Dataset
-        Dimensions ``system``, ``seed`` (and ``lag``); one variable per metric, NaN or -1 where a system has
-        none.
+        Dimensions ``system``, ``seed`` (and ``lag``); one variable per metric. The attribute ``systems``
+        holds what was compared, as JSON.
+
+    Raises
+    ------
+    Cancelled
+        If it was asked to stop.
     """
     import xarray as xr
 
-    from lagsweep.sweeps.batch import simulate_batch
-    from lagsweep.sweeps.executors import checked_threads
-
     chosen = np.arange(seeds, dtype=np.uint64) if isinstance(seeds, int) else np.asarray(seeds, np.uint64)
-    blocks = [
-        (row, first) for first in range(0, len(chosen), _SEEDS_PER_BLOCK) for row in range(len(systems))
-    ]
-    configs = list(systems.values())
-    cancel = cancel or threading.Event()
-
-    def run(block: tuple[int, int]) -> Any:
-        row, first = block
-        return simulate_batch([configs[row]], chosen[first : first + _SEEDS_PER_BLOCK], cancel=cancel)
-
-    metrics: dict[str, np.ndarray] = {}
-    lag_counts = np.zeros((len(configs), len(chosen), LAG_BINS), np.int64)
-    with ThreadPoolExecutor(checked_threads(threads), thread_name_prefix="lagsweep") as pool:
-        try:
-            for (row, first), part in zip(blocks, pool.map(run, blocks)):
-                columns = slice(first, first + _SEEDS_PER_BLOCK)
-                for name, values in part.metrics.items():
-                    if name not in metrics:
-                        fill = np.nan if values.dtype.kind == "f" else -1
-                        metrics[name] = np.full((len(configs), len(chosen)), fill, values.dtype)
-                    metrics[name][row, columns] = values[0]
-                lag_counts[row, columns] = part.lag_counts[0]
-        except BaseException:
-            cancel.set()
-            raise
+    metrics, lag_counts = _run_all(
+        [system.config for system in systems],
+        chosen,
+        threads,
+        cancel or threading.Event(),
+        progress or Progress(),
+    )
     variables: dict[str, Any] = {
         name: (("system", "seed"), values, _attributes(name)) for name, values in metrics.items()
     }
     variables["lag_counts"] = (("system", "seed", "lag"), lag_counts, {"units": "rollouts"})
+    described = [
+        {
+            "label": system.label,
+            "preset": system.preset,
+            "knobs": system.knobs,
+            "lag_bound": system.lag_bound,
+            "bound_kind": system.bound_kind,
+            "config": system.config.to_dict(),
+        }
+        for system in systems
+    ]
     return xr.Dataset(
         variables,
-        coords={"system": list(systems), "seed": chosen, "lag": np.arange(LAG_BINS)},
-        attrs={"drift_per_version": configs[0].drift_per_version},
+        coords={"system": [system.label for system in systems], "seed": chosen, "lag": np.arange(LAG_BINS)},
+        attrs={
+            "drift_per_version": systems[0].config.drift_per_version,
+            "systems": json.dumps(described, default=str),
+        },
     )
+
+
+def _run_all(
+    configs: list[PipelineConfig],
+    seeds: np.ndarray,
+    threads: int | None,
+    cancel: threading.Event,
+    progress: Progress,
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    from lagsweep.sweeps.batch import simulate_batch
+    from lagsweep.sweeps.executors import checked_threads
+
+    blocks = [(row, first) for first in range(0, len(seeds), _SEEDS_PER_BLOCK) for row in range(len(configs))]
+    metrics: dict[str, np.ndarray] = {}
+    lag_counts = np.zeros((len(configs), len(seeds), LAG_BINS), np.int64)
+
+    def run(block: tuple[int, int]) -> Any:
+        row, first = block
+        some = seeds[first : first + _SEEDS_PER_BLOCK]
+        result = simulate_batch([configs[row]], some, cancel=cancel)
+        progress.advance(len(some))
+        return result
+
+    progress.begin(len(configs) * len(seeds))
+    with ThreadPoolExecutor(checked_threads(threads), thread_name_prefix="lagsweep") as pool:
+        try:
+            for (row, first), part in zip(blocks, pool.map(run, blocks)):
+                columns = slice(first, first + _SEEDS_PER_BLOCK)
+                for why in part.reasons.values():
+                    raise ConfigError(str(why))
+                for name, values in part.metrics.items():
+                    if name not in metrics:
+                        fill = np.nan if values.dtype.kind == "f" else -1
+                        metrics[name] = np.full((len(configs), len(seeds)), fill, values.dtype)
+                    metrics[name][row, columns] = values[0]
+                lag_counts[row, columns] = part.lag_counts[0]
+        except BaseException:
+            cancel.set()  # the pool's exit waits for the threads, which see it soon
+            raise
+        finally:
+            progress.end()
+    return metrics, lag_counts
 
 
 def _attributes(name: str) -> dict[str, str]:
     metric = METRIC_BY_NAME.get(name)
     return {"units": metric.units, "long_name": metric.long_name} if metric else {}
-
-
-def lag_quantile(counts: np.ndarray, share: float) -> int:
-    """Give the smallest lag that at least a share of the trained rollouts does not exceed (-1 if none).
-
-    Examples
-    --------
-    >>> lag_quantile(np.array([5, 4, 1]), 0.5)
-    0
-    """
-    total = int(counts.sum())
-    return int(np.searchsorted(np.cumsum(counts), share * total)) if total else -1
-
-
-def wasted_share(ds: xarray.Dataset) -> np.ndarray:
-    """Give the share of all decoded tokens that were dropped for age, evicted or cancelled, per run.
-
-    Work without a learning signal (filtered) is not waste in this sense.
-    """
-    completed = ds["generated_tokens"].values.astype(np.float64)
-    lost = ds["discarded_tokens"].values.astype(np.float64)
-    decoded = completed
-    if "wasted_tokens" in ds:
-        wasted = np.maximum(ds["wasted_tokens"].values, 0)
-        lost = lost + wasted + np.maximum(ds["evicted_tokens"].values, 0)
-        # Completed members of cancelled groups stand in both sums.
-        decoded = decoded + wasted - np.maximum(ds["cancelled_tokens"].values, 0)
-    return np.divide(lost, decoded, out=np.full(lost.shape, np.nan), where=decoded > 0)
-
-
-def comparison_rows(ds: xarray.Dataset, *, confidence: float = 0.95) -> list[dict[str, Any]]:
-    """Average each system over its seeds, with Student intervals, and pair it with the first system.
-
-    Returns
-    -------
-    list of dict
-        One per system; ``*_half_width`` beside each mean, ``*_difference`` and its half width against the
-        first system, lags from all seeds' counts.
-    """
-    from lagsweep.sweeps.analysis import mean_interval
-
-    shown = (
-        "seconds_per_update",
-        "trained_tokens_per_second",
-        "effective_tokens_per_second",
-        "mean_expected_normalized_ess",
-        "mean_lag",
-        "trainer_utilization",
-        "rollout_utilization",
-        "length_bias_law",
-        "trainer_publication_seconds",
-    )
-    waste = wasted_share(ds)
-    rows = []
-    for position, system in enumerate(ds["system"].values):
-        row: dict[str, Any] = {"system": str(system), "seeds": ds.sizes["seed"]}
-        for name in shown:
-            if name in ds:
-                values = ds[name].values.astype(np.float64)
-                row[name], row[f"{name}_half_width"] = _pair(mean_interval(values[position], confidence))
-                difference = mean_interval(values[position] - values[0], confidence)
-                row[f"{name}_difference"], row[f"{name}_difference_half_width"] = _pair(difference)
-        row["wasted_share"], row["wasted_share_half_width"] = _pair(
-            mean_interval(waste[position], confidence)
-        )
-        counts = ds["lag_counts"].values[position].sum(axis=0)
-        row["lag_median"], row["lag_99"] = (lag_quantile(counts, share) for share in LAG_QUANTILES)
-        row["lag_largest"] = int(ds["max_lag_observed"].values[position].max())
-        row["stalled_runs"] = int(ds["stalled"].values[position].sum())
-        row["runs_without_update"] = int((ds["updates"].values[position] == 0).sum())
-        rows.append(row)
-    return rows
-
-
-def _pair(values: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
-    return float(values[0]), float(values[1])

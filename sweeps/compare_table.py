@@ -1,92 +1,184 @@
-"""A comparison of systems as text: two tables of at most 80 columns, and what they assume."""
+"""A comparison of systems as text: four tables of at most 80 columns, and what they assume."""
 
 from __future__ import annotations
 
+import json
 import math
+import textwrap
 from typing import Any
 
-from lagsweep.sweeps.presets import all_presets
+from lagsweep.sweeps.compare_rows import LAG_COLUMNS
+
+WIDTH = 80
 
 
-def _value(row: dict[str, Any], name: str, form: str, *, scale: float = 1.0, width: bool = False) -> str:
-    value = row.get(name)
-    if value is None or math.isnan(value):
-        return "-"
-    text = format(value * scale, form)
-    half = row.get(f"{name}_half_width")
-    return f"{text} ±{format(half * scale, form)}" if width and half is not None and half == half else text
+def number(value: float | None, form: str) -> str:
+    """Write a number, or a dash where there is none."""
+    return "-" if value is None or math.isnan(value) else format(value, form)
 
 
-def _grid(header: list[str], lines: list[list[str]]) -> list[str]:
+def _mean(row: dict[str, Any], name: str, form: str, *, width: bool = True) -> str:
+    text = number(row[name], form)
+    half = row[f"{name}_half_width"]
+    return f"{text} ±{number(half, form)}" if width and text != "-" and not math.isnan(half) else text
+
+
+def _difference(row: dict[str, Any], name: str, form: str = "", *, relative: bool = False) -> str:
+    value, half = row[f"{name}_difference"], row[f"{name}_difference_half_width"]
+    if relative:
+        base = row[name] - value
+        value, half = (value / base, half / base) if base else (math.nan, math.nan)
+        form = ".0%" if half >= 0.1 or abs(value) >= 10 else ".1%"  # no digits that mean nothing
+    text = number(value, f"+{form}")
+    return f"{text} ±{number(half, form)}" if text != "-" and not math.isnan(half) else text
+
+
+def _grid(title: str, header: list[str], lines: list[list[str]]) -> list[str]:
     widths = [max(len(line[k]) for line in [header, *lines]) for k in range(len(header))]
 
     def written(line: list[str]) -> str:
         first = line[0].ljust(widths[0])
         return "  ".join([first, *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]).rstrip()
 
-    return [written(header), "  ".join("─" * width for width in widths), *(written(line) for line in lines)]
+    return [title, written(header), "  ".join("─" * width for width in widths), *map(written, lines), ""]
 
 
-def comparison_text(rows: list[dict[str, Any]], drift_per_version: float, confidence: float = 0.95) -> str:
-    """Write the comparison of :func:`lagsweep.sweeps.compare.comparison_rows`."""
-    speed = _grid(
-        ["system", "s/update", "tokens/s", "vs first", "ESS", "train", "slots"],
+def _speed(rows: list[dict[str, Any]]) -> list[str]:
+    return _grid(
+        "Speed",
+        ["", "s/update", "tokens/s", "effective/s", "ESS"],
         [
             [
-                row["system"],
-                _value(row, "seconds_per_update", ".2f", width=True),
-                _value(row, "trained_tokens_per_second", ".0f", width=True),
-                _against_first(row, rows[0]),
-                _value(row, "mean_expected_normalized_ess", ".3f"),
-                _value(row, "trainer_utilization", ".0%"),
-                _value(row, "rollout_utilization", ".0%"),
+                row["label"],
+                _mean(row, "seconds_per_update", ".1f"),
+                _mean(row, "trained_tokens_per_second", ".0f"),
+                _mean(row, "effective_tokens_per_second", ".0f"),
+                _mean(row, "mean_expected_normalized_ess", ".3f"),
             ]
             for row in rows
         ],
     )
-    age = _grid(
-        ["system", "lag: mean", "median", "99 %", "largest", "bound", "waste", "length bias"],
+
+
+def _paired(rows: list[dict[str, Any]]) -> list[str]:
+    others = [row for row in rows if row["label"] != row["against"]]
+    return _grid(
+        f"Against {rows[0]['against']}, seed by seed",
+        ["", "s/update", "tokens/s", "ESS", "mean lag"],
         [
             [
-                row["system"],
-                _value(row, "mean_lag", ".2f"),
-                str(row["lag_median"]),
-                str(row["lag_99"]),
-                str(row["lag_largest"]),
-                all_presets()[row["system"]].bound_kind if row["system"] in all_presets() else "-",
-                _value(row, "wasted_share", ".1%"),
-                _value(row, "length_bias_law", ".3f"),
+                row["label"],
+                _difference(row, "seconds_per_update", relative=True),
+                _difference(row, "trained_tokens_per_second", relative=True),
+                _difference(row, "mean_expected_normalized_ess", ".3f"),
+                _difference(row, "mean_rollout_lag", ".2f"),
             ]
-            for row in rows
+            for row in others
         ],
     )
-    return "\n".join([*speed, "", *age, "", *_notes(rows, drift_per_version, confidence)])
 
 
-def _against_first(row: dict[str, Any], first: dict[str, Any]) -> str:
-    base = first.get("trained_tokens_per_second")
-    if row is first or not base or math.isnan(base):
-        return ""
-    difference = row["trained_tokens_per_second_difference"] / base
-    half = row["trained_tokens_per_second_difference_half_width"] / base
-    if math.isnan(difference):
-        return "-"
-    return f"{difference:+.1%}" if math.isnan(half) else f"{difference:+.1%} ±{half:.1%}"
+def _lag(rows: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for row in rows:
+        shares = [
+            number(sum(row["lag_shares"][first : last + 1]), ".0%") if row["lag_shares"] else "-"
+            for _, first, last in LAG_COLUMNS
+        ]
+        bound = "none" if row["lag_bound"] is None else f"{row['lag_bound']} {row['bound_kind']}"
+        largest = str(row["lag_largest"]) if row["lag_shares"] else "-"
+        lines.append([row["label"], number(row["mean_rollout_lag"], ".2f"), *shares, largest, bound])
+    header = ["", "mean", *(name for name, _, _ in LAG_COLUMNS), "max", "bound"]
+    return _grid("Lag of trained rollouts, in versions", header, lines)
 
 
-def _notes(rows: list[dict[str, Any]], drift: float, confidence: float) -> list[str]:
-    notes = [
-        f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']} seeds;",
-        "differences are paired by seed. ESS: expected normalized ESS at an assumed",
-        f"drift_per_version of {drift:g}. train, slots: share of time in use. Lags in versions.",
-        "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias:",
-        "trained mean length / the law's mean.",
+def _time(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        [
+            row["label"],
+            number(row["trainer_busy"], ".0%"),
+            number(row["trainer_waits_publication"], ".0%"),
+            number(row["trainer_waits_running"] + row["trainer_waits_batch"], ".0%"),
+            number(row["slots_busy"], ".0%"),
+            number(row["wasted_share"], ".1%"),
+            number(row["length_bias_law"], ".3f"),
+            number(row["rollouts_per_batch"], ".0f"),
+        ]
+        for row in rows
     ]
+    header = ["", "train", "publish", "wait", "slots", "waste", "bias", "rollouts"]
+    return _grid("Where time and work go", header, lines)
+
+
+def workload_text(config: dict[str, Any], law: str) -> str:
+    """Name a workload in one sentence: settings of a configuration, full."""
+    groups, size = config["batch_groups"], config["group_size"]
+    text = (
+        f"Workload: {config['rollout_workers']} slots of {config['decode_tokens_per_second']:g} tokens/s"
+        + (
+            f" (slowdown {config['decode_slowdown_per_rollout']:g})"
+            if config["decode_slowdown_per_rollout"]
+            else ""
+        )
+        + f", lengths {law}, batches of {groups} × {size}, "
+        f"a step of {config['train_overhead_seconds']:g} s + tokens / {config['train_tokens_per_second']:g}, "
+        f"publications of {config['sync_seconds']:g} s, {config['duration_seconds']:g} s of which "
+        f"{config['warmup_seconds']:g} s warm-up."
+    )
+    return text
+
+
+def comparison_text(
+    rows: list[dict[str, Any]], workload: str, drift_per_version: float, confidence: float = 0.95
+) -> str:
+    """Write the rows of :func:`lagsweep.sweeps.compare_rows.comparison_rows` for people."""
+    tables = [*_speed(rows), *_paired(rows), *_lag(rows), *_time(rows)]
+    return "\n".join([*tables, *notes(rows, workload, drift_per_version, confidence)])
+
+
+def notes(
+    rows: list[dict[str, Any]], workload: str, drift_per_version: float, confidence: float
+) -> list[str]:
+    """Say what the tables mean and assume, wrapped to the width of a terminal."""
+    texts = [
+        workload,
+        f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']} seeds. ESS is the "
+        f"expected normalized ESS of a batch at an assumed drift_per_version of {drift_per_version:g}; "
+        "effective tokens are tokens times it.",
+        "train, publish, wait: the trainer's time in steps, held up by a publication, and waiting for "
+        "rollouts. slots: slot time in use. waste: decoded tokens dropped for age, evicted or cancelled. "
+        "bias: mean length trained / the law's mean. rollouts: in a batch.",
+        *_legend(rows),
+        *_warnings(rows),
+    ]
+    return [line for text in texts for line in textwrap.wrap(text, WIDTH)]
+
+
+def _legend(rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{row['label']}: {row['preset']} with "
+        + ", ".join(f"{name} = {_plain(value)}" for name, value in row["knobs"].items())
+        + "."
+        for row in rows
+        if row["knobs"]
+    ]
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _warnings(rows: list[dict[str, Any]]) -> list[str]:
+    found = []
     for row in rows:
         if row["stalled_runs"]:
-            notes.append(f"{row['system']}: {row['stalled_runs']} of {row['seeds']} runs stalled.")
+            found.append(f"{row['label']}: {row['stalled_runs']} of {row['seeds']} runs stalled.")
         elif row["runs_without_update"]:
-            notes.append(
-                f"{row['system']}: {row['runs_without_update']} of {row['seeds']} runs had no update."
+            found.append(
+                f"{row['label']}: {row['runs_without_update']} of {row['seeds']} runs had no update."
             )
-    return notes
+        if row["lag_bound"] is not None and row["lag_largest"] > row["lag_bound"]:
+            found.append(
+                f"{row['label']}: a straggler passed the {row['bound_kind']} bound of {row['lag_bound']}."
+            )
+    return found

@@ -104,6 +104,7 @@ class Workload:
     group_size: int
     rollout_workers: int
     train_tokens_per_second: float
+    decode_slowdown_per_rollout: float
 
 
 @dataclass(frozen=True)
@@ -271,6 +272,33 @@ def preset_lag_bound(name: str, fields: Mapping[str, Any] = MappingProxyType({})
     return preset.largest_lag(_workload(own), **knobs)
 
 
+def preset_bound_kind(name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Say how a preset's bound is meant at some knobs: exact, hard, typical or none.
+
+    A typical bound is hard where the budget is what one publication needs: then nothing of a later window
+    can be trained before all of it.
+
+    Examples
+    --------
+    >>> preset_bound_kind("areal"), preset_bound_kind("areal", {"max_head_offpolicyness": 1})
+    ('hard', 'typical')
+    """
+    preset, knobs, own = _knobs_and_fields(name, fields)
+    workload = _workload(own)
+    if preset.largest_lag(workload, **knobs) is None:
+        return "none"
+    rules = preset.rules(workload, **knobs)
+    batches = rules.get("sync_every_updates", 1) // rules.get("updates_per_batch", 1)
+    budgets = [
+        limit["groups"]
+        for limit in rules.get("limits", [])
+        if limit["count"] == "started" and limit["done"] == "published"
+    ]
+    if preset.bound_kind == "typical" and budgets and min(budgets) <= batches * workload.batch_groups:
+        return "hard"
+    return preset.bound_kind
+
+
 def _knobs_and_fields(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict[str, Any], dict[str, Any]]:
     preset = find_preset(name)
     knob_names = {knob.name for knob in preset.knobs}
@@ -285,26 +313,28 @@ def _knobs_and_fields(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dic
 
 def _workload(fields: Mapping[str, Any]) -> Workload:
     defaults = {name: field.default for name, field in PipelineConfig.model_fields.items()}
+    given = {**defaults, **fields}
     return Workload(
-        batch_groups=_whole(fields, "batch_groups", DEFAULT_GROUPS),
-        group_size=_whole(fields, "group_size", DEFAULT_GROUP_SIZE),
-        rollout_workers=_whole(fields, "rollout_workers", defaults["rollout_workers"]),
-        train_tokens_per_second=_rate(fields, "train_tokens_per_second", defaults["train_tokens_per_second"]),
+        batch_groups=_whole("batch_groups", fields.get("batch_groups", DEFAULT_GROUPS)),
+        group_size=_whole("group_size", fields.get("group_size", DEFAULT_GROUP_SIZE)),
+        rollout_workers=_whole("rollout_workers", given["rollout_workers"]),
+        train_tokens_per_second=_real("train_tokens_per_second", given["train_tokens_per_second"]),
+        decode_slowdown_per_rollout=_real(
+            "decode_slowdown_per_rollout", given["decode_slowdown_per_rollout"]
+        ),
     )
 
 
-def _whole(fields: Mapping[str, Any], name: str, default: int) -> int:
-    value = fields.get(name, default)
+def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ConfigError(message(name, "must be a whole number of at least 1", value, "Give 1 or more."))
     return int(value)
 
 
-def _rate(fields: Mapping[str, Any], name: str, default: float) -> float:
-    value = fields.get(name, default)
+def _real(name: str, value: Any) -> float:
     number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
-    if not number or not 0 < value < math.inf:
-        raise ConfigError(message(name, "must be a finite number above 0", value, "Give tokens per second."))
+    if not number or not 0 <= value < math.inf:
+        raise ConfigError(message(name, "must be a finite number", value, "Give one of at least 0."))
     return float(value)
 
 

@@ -27,11 +27,13 @@ def _synchronous(workload: Workload) -> dict[str, Any]:
 
 
 def _colocated(workload: Workload, rollout_share: float) -> dict[str, Any]:
-    # All GPUs generate, then all train: the slots and the rate of both sides of a split together.
+    # All GPUs generate, then all train: the slots and the rate of both sides of a split together, and the
+    # rollouts spread over as many more engines.
     return {
         **_synchronous(workload),
         "rollout_workers": max(1, round(workload.rollout_workers / rollout_share)),
         "train_tokens_per_second": workload.train_tokens_per_second / (1.0 - rollout_share),
+        "decode_slowdown_per_rollout": workload.decode_slowdown_per_rollout * rollout_share,
     }
 
 
@@ -156,7 +158,7 @@ PRESETS: tuple[Preset, ...] = (
     ),
     Preset(
         "synchronous_colocated",
-        "Synchronous loop in which every GPU generates, then trains",
+        "Synchronous loop on all GPUs in turn (colocated)",
         "none (the textbook loop)",
         "none",
         "2026-08-23",
@@ -171,7 +173,7 @@ PRESETS: tuple[Preset, ...] = (
             "that doubling the GPUs of a side seldom doubles its speed",
         ),
         aliases=(Alias("trl_grpo", "one update per generation, the same rollout_share"),),
-        needs=("rollout_workers", "train_tokens_per_second"),
+        needs=("rollout_workers", "train_tokens_per_second", "decode_slowdown_per_rollout"),
     ),
     Preset(
         "trl_grpo",
@@ -194,7 +196,7 @@ PRESETS: tuple[Preset, ...] = (
             "micro-batches",
             "a second iteration trains the same rollouts again; here each is trained once, at twice the cost",
         ),
-        needs=("rollout_workers", "train_tokens_per_second"),
+        needs=("rollout_workers", "train_tokens_per_second", "decode_slowdown_per_rollout"),
     ),
     Preset(
         "verl_one_step_off",

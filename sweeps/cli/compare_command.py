@@ -3,76 +3,135 @@
 from __future__ import annotations
 
 import json
+import math
+from pathlib import Path
 from typing import Any
 
 import click
 
 from lagsweep.sweeps.cli.config_flags import config_options
 
+EPILOG = """
+Fields of the pipeline given as flags change the workload of all systems. Left out, it is a batch of
+16 x 8 rollouts of the shipped law aime-rl-1000 on 256 slots, with a trainer about as fast as they are.
 
-@click.command("compare")
-@click.argument("systems", nargs=-1, metavar="PRESET PRESET...")
+\b
+Examples:
+  lagsweep compare areal verl_fully_async prime_rl
+  lagsweep compare areal:max_head_offpolicyness=1 areal:max_head_offpolicyness=4
+  lagsweep compare skyrl tinker --rollout-workers 512 --report comparison.html
+"""
+
+
+@click.command("compare", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("systems", nargs=-1, metavar="PRESET[:KNOB=VALUE,...]...")
 @click.option("--seeds", default=20, show_default=True, type=click.IntRange(1), help="Seeds 0 … n-1.")
+@click.option("--against", metavar="LABEL", help="Take differences against this system; default: the first.")
 @click.option(
-    "--knob",
-    "knobs",
-    multiple=True,
-    metavar="PRESET.NAME=VALUE",
-    help="Set a system's own knob; may be repeated.",
+    "--baseline/--no-baseline",
+    default=True,
+    help="Add a synchronous loop in which every GPU generates, then trains.",
 )
 @click.option("--threads", type=click.IntRange(1), default=None, help="Threads; default: one per CPU.")
-@click.option("--report", "page", type=click.Path(dir_okay=False), default=None, help="Write an HTML page.")
+@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @config_options
 def command(
     systems: tuple[str, ...],
     seeds: int,
-    knobs: tuple[str, ...],
+    against: str | None,
+    baseline: bool,
     threads: int | None,
-    page: str | None,
+    page: Path | None,
     as_json: bool,
+    quiet: bool,
     **flags: Any,
-) -> None:
+) -> int:
     """Run several presets on the same workload and the same rollouts, and print them side by side.
 
-    Differences are paired by seed and taken against the first system. Fields of the pipeline given as flags
-    are the workload of all. `lagsweep presets` lists the systems.
+    A preset's own knobs follow it: areal:max_head_offpolicyness=4. The same preset may come twice with
+    other knobs. `lagsweep presets` lists the presets, `lagsweep presets NAME` their knobs.
     """
+    from lagsweep.sweeps.batch import Cancelled
     from lagsweep.sweeps.cli.config_flags import changes_from_flags
-    from lagsweep.sweeps.compare import compare_systems, comparison_rows, systems_from_names
-    from lagsweep.sweeps.compare_table import comparison_text
+    from lagsweep.sweeps.cli.signals import stop_at_safe_point
+    from lagsweep.sweeps.compare import compare_systems, compared_systems
+    from lagsweep.sweeps.compare_rows import comparison_rows
+    from lagsweep.sweeps.compile_notice import compile_first
+    from lagsweep.sweeps.progress import progress_for_terminal
 
-    workload = changes_from_flags(flags)
-    configs = systems_from_names(systems, workload, _read_knobs(knobs))
-    click.echo(f"{len(configs)} systems × {seeds} seeds …", err=True)
-    ds = compare_systems(configs, seeds, threads=threads)
-    rows = comparison_rows(ds)
+    compared = compared_systems(
+        [read_system(text) for text in systems], changes_from_flags(flags), baseline=baseline
+    )
+    progress = progress_for_terminal(quiet=quiet)
+    with stop_at_safe_point() as stop:
+        try:
+            compile_first(compared[0].config, progress)
+            ds = compare_systems(compared, seeds, threads=threads, cancel=stop.event, progress=progress)
+        except Cancelled:
+            click.echo("stopped; nothing is kept of a comparison", err=True)
+            return stop.exit_code
+    rows = comparison_rows(ds, against=against)
     if page is not None:
         from lagsweep.sweeps.compare_page import write_comparison_page
 
-        write_comparison_page(ds, rows, configs, page)
+        write_comparison_page(ds, rows, compared, page)
         click.echo(f"page written to {page}", err=True)
-    if as_json:
-        click.echo(json.dumps([_finite(row) for row in rows], indent=1))
-    else:
-        click.echo(comparison_text(rows, ds.attrs["drift_per_version"]))
+    _print(rows, compared, ds.attrs["drift_per_version"], as_json=as_json)
+    return 0
+
+
+def _print(rows: list[dict[str, Any]], compared: list[Any], drift: float, *, as_json: bool) -> None:
+    from lagsweep.sweeps.compare_table import comparison_text, workload_text
+
+    config = compared[0].config
+    if not as_json:
+        law = config.response_length.name
+        click.echo(comparison_text(rows, workload_text(config.to_dict(full=True), law), drift))
+        return
+    facts = {
+        "against": rows[0]["against"],
+        "seeds": rows[0]["seeds"],
+        "drift_per_version": drift,
+        "systems": [
+            {**_finite(row), "config": system.config.to_dict()} for row, system in zip(rows, compared)
+        ],
+    }
+    click.echo(json.dumps(facts, indent=1, default=str))
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: None if isinstance(value, float) and value != value else value for key, value in row.items()}
+    """JSON has no NaN."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in row.items()
+    }
 
 
-def _read_knobs(texts: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def read_system(text: str) -> tuple[str, dict[str, Any]]:
+    """Read ``NAME`` or ``NAME:KNOB=VALUE,KNOB=VALUE``.
+
+    Raises
+    ------
+    ConfigError
+        For a knob without a value, or one that is given twice.
+
+    Examples
+    --------
+    >>> read_system("miles:max_weight_staleness=none,pause_generation_mode=in_place")
+    ('miles', {'max_weight_staleness': None, 'pause_generation_mode': 'in_place'})
+    """
     from lagsweep.errors import ConfigError, message
     from lagsweep.sweeps.cli.config_flags import read_scalar
 
-    knobs: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        system, dot, knob = name.strip().partition(".")
-        if not (equals and dot and knob):
-            way_out = "Write --knob areal.max_head_offpolicyness=4."
-            raise ConfigError(message("--knob", "must read PRESET.NAME=VALUE", text, way_out))
-        parsed = read_scalar(value.strip())
-        knobs.setdefault(system, {})[knob] = None if parsed == "none" else parsed
-    return knobs
+    name, _, rest = text.partition(":")
+    knobs: dict[str, Any] = {}
+    for part in rest.split(",") if rest else []:
+        knob, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (equals and knob and value) or knob in knobs:
+            way_out = "Write areal:max_head_offpolicyness=4, several with commas between, each once."
+            raise ConfigError(message("systems", "must read PRESET:KNOB=VALUE", text, way_out))
+        parsed = read_scalar(value)
+        knobs[knob.replace("-", "_")] = None if parsed == "none" else parsed
+    return name.strip(), knobs

@@ -7,99 +7,146 @@ from typing import Any
 
 import click
 
+WIDTH = 80
 
-@click.command("presets")
+
+@click.command("presets", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(name: str | None, as_json: bool) -> None:
+def command(name: str | None, as_json: bool) -> int:
     """List the presets, or explain NAME: its knobs, its rules, its lag bound and what it leaves out."""
     from lagsweep.sweeps.presets import all_presets, find_preset
 
     if name is None:
-        rows = [_summary(preset) for preset in all_presets().values()]
+        rows = [summary(preset) for preset in all_presets().values()]
         click.echo(json.dumps(rows, indent=1) if as_json else _list(rows))
-        return
+        return 0
     preset = find_preset(name)
-    click.echo(json.dumps(_details(preset), indent=1) if as_json else _explained(preset))
+    click.echo(json.dumps(details(preset), indent=1) if as_json else _explained(preset))
+    return 0
 
 
-def _summary(preset: Any) -> dict[str, Any]:
+def summary(preset: Any) -> dict[str, Any]:
+    """Give what the list shows of a preset."""
+    from lagsweep.sweeps.presets import preset_bound_kind, preset_lag_bound
+
     return {
         "name": preset.name,
         "title": preset.title,
         "lag_bound": preset.lag_bound,
+        "lag_bound_at_defaults": preset_lag_bound(preset.name),
         "bound_kind": preset.bound_kind,
-        "alias_of": preset.alias_of,
+        "bound_kind_at_defaults": preset_bound_kind(preset.name),
+        "aliases": [{"preset": other, "when": when} for other, when in _aliases(preset.name)],
     }
 
 
-def _details(preset: Any) -> dict[str, Any]:
+def _aliases(name: str) -> list[tuple[str, str]]:
+    """List the presets that can give the same configuration, declared on either side."""
+    from lagsweep.sweeps.presets import all_presets
+
+    found = [(alias.preset, alias.when) for alias in all_presets()[name].aliases]
+    found += [
+        (other.name, alias.when)
+        for other in all_presets().values()
+        for alias in other.aliases
+        if alias.preset == name
+    ]
+    return found
+
+
+def details(preset: Any) -> dict[str, Any]:
+    """Give everything that is known of a preset, as plain data."""
     from lagsweep.sweeps.presets import preset_settings
 
-    rules = preset_settings(preset.name, {})
     return {
-        **_summary(preset),
+        **summary(preset),
         "repository": preset.repository,
         "commit": preset.commit,
         "date": preset.date,
         "knobs": [
-            {"name": knob.name, "default": knob.default, "text": knob.text, "choices": list(knob.choices)}
+            {
+                "name": knob.name,
+                "default": knob.default,
+                "text": knob.text,
+                "minimum": knob.minimum,
+                "maximum": knob.maximum,
+                "choices": list(knob.choices),
+            }
             for knob in preset.knobs
         ],
         "leaves_out": list(preset.leaves_out),
-        "rules_at_defaults": rules,
+        "rules_at_defaults": preset_settings(preset.name, {}),
     }
 
 
 def _list(rows: list[dict[str, Any]]) -> str:
     width = max(len(row["name"]) for row in rows)
-    kind = max(len(row["bound_kind"]) for row in rows)
-    lines = [f"{'preset'.ljust(width)}  {'bound'.ljust(kind)}  what it follows"]
+    lines = [f"{'preset'.ljust(width)}  {'lag bound'.ljust(10)}  what it follows"]
     for row in rows:
-        alias = f" (same rules as {row['alias_of']})" if row["alias_of"] else ""
-        text = f"{row['title']}{alias}"
-        room = 80 - width - kind - 4
+        bound = row["lag_bound_at_defaults"]
+        kind = row["bound_kind_at_defaults"]
+        shown = "none" if bound is None else f"{bound} {kind}"
+        room = WIDTH - width - 10 - 4
+        title = row["title"]
         lines.append(
-            f"{row['name'].ljust(width)}  {row['bound_kind'].ljust(kind)}  "
-            f"{text if len(text) <= room else text[: room - 1] + '…'}"
+            f"{row['name'].ljust(width)}  {shown.ljust(10)}  "
+            f"{title if len(title) <= room else title[: room - 1] + '…'}"
         )
-    return "\n".join([*lines, "", "lagsweep presets NAME explains one."])
+    notes = [
+        "Lag bound: in versions, with the system's defaults. hard: holds for every",
+        "trained rollout; typical: a straggler may pass it; exact: the lag is this.",
+        "lagsweep presets NAME explains one.",
+    ]
+    return "\n".join([*lines, "", *notes])
 
 
 def _explained(preset: Any) -> str:
+    facts = details(preset)
+    source = preset.repository
+    if preset.commit != "none":
+        source += f" at {preset.commit} ({preset.date})"
+    bound = facts["lag_bound_at_defaults"]
+    at_defaults = "none" if bound is None else f"{bound} versions, {facts['bound_kind_at_defaults']}"
+    rules = facts["rules_at_defaults"]
+    batch = f"batches of {rules['batch_groups']} groups of {rules['group_size']}"
+    out = [f"{preset.name}: {preset.title}", *_wrapped([f"rules read from {source}"]), ""]
+    knobs = [f"{knob.name} = {_shown(knob.default)}: {knob.text}" for knob in preset.knobs]
+    out += _block("Knobs and the system's defaults", knobs or ["none"])
+    out += _block(
+        "Lag bound", [f"{preset.lag_bound} ({preset.bound_kind})", f"at the defaults: {at_defaults}"]
+    )
+    fields = [
+        f"{key} = {_shown(value)}"
+        for key, value in rules.items()
+        if key not in ("batch_groups", "group_size")
+    ]
+    out += _block(f"Rules at the defaults, for {batch}", fields)
+    same = [f"{other}: {when}" for other, when in _aliases(preset.name)]
+    out += _block("The same configuration as", same) if same else []
+    out += _block("Left out", list(preset.leaves_out))
+    return "\n".join(out).rstrip()
+
+
+def _block(title: str, lines: list[str]) -> list[str]:
+    return [title, *_wrapped(lines), ""]
+
+
+def _wrapped(lines: list[str]) -> list[str]:
     import textwrap
 
-    details = _details(preset)
-
-    def block(title: str, lines: list[str]) -> list[str]:
-        wrapped = [
-            part
-            for line in lines
-            for part in textwrap.wrap(line, 78, initial_indent="  ", subsequent_indent="    ")
-        ]
-        return [title, *wrapped, ""]
-
-    source = preset.repository + (f" at {preset.commit} ({preset.date})" if preset.commit else "")
-    out = [f"{preset.name}: {preset.title}", f"  rules read from {source}", ""]
-    if preset.alias_of:
-        out += [f"  the same rules as {preset.alias_of}, under this system's names", ""]
-    knobs = [f"{knob.name} = {_shown(knob.default)}: {knob.text}" for knob in preset.knobs]
-    out += block("Knobs and the system's defaults", knobs or ["none"])
-    out += block("Lag bound", [f"{preset.lag_bound} ({preset.bound_kind})"])
-    rules = details["rules_at_defaults"]
-    out += block(
-        f"Rules at the defaults, for batches of {rules['batch_groups']} groups of {rules['group_size']}",
-        [
-            f"{key} = {_shown(value)}"
-            for key, value in rules.items()
-            if key not in ("batch_groups", "group_size")
-        ],
-    )
-    out += block("Left out", list(preset.leaves_out) or ["nothing that we know of"])
-    return "\n".join(out).rstrip()
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(line, WIDTH, initial_indent="  ", subsequent_indent="    ")
+    ]
 
 
 def _shown(value: Any) -> str:
     if value is None:
         return "none"
-    return json.dumps(value) if isinstance(value, list | dict | bool) else str(value)
+    if isinstance(value, list):
+        return " and ".join(
+            f"{item['count']} < {item['done']} batches + {item['groups']} groups" for item in value
+        )
+    return json.dumps(value) if isinstance(value, bool) else str(value)

@@ -18,6 +18,7 @@ from lagsweep.sweeps.length_laws import LengthLaw
 from lagsweep.sweeps.presets import (
     all_presets,
     find_preset,
+    preset_bound_kind,
     preset_config,
     preset_lag_bound,
     preset_settings,
@@ -489,12 +490,32 @@ def test_a_straggler_passes_a_typical_bound_and_equal_lengths_do_not(name):
     level = simulate_pipeline(preset_config(name, **even))
 
     assert preset_lag_bound(name, {**UNEVEN, **knobs}) == 1
+    assert preset_bound_kind(name, {**UNEVEN, **knobs}) == "typical"
     assert tail.max_lag_observed > 1
     assert level.max_lag_observed == 1
 
 
 def test_typical_presets_are_those_that_a_straggler_is_shown_to_pass():
     assert set(TYPICAL) == {name for name, preset in all_presets().items() if preset.bound_kind == "typical"}
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        ("areal", {"max_concurrent_rollouts": 4}),
+        ("skyrl", {"max_staleness_steps": 0}),
+        ("verl_fully_async", {"staleness_threshold": 0.0, "trigger_parameter_sync_step": 3}),
+        ("rllm", {"trigger_parameter_sync_step": 3}),
+        ("pipelinerl", {"max_lag": 0}),
+        ("nemo_rl_ready_first", {"max_staleness_versions": 0}),
+    ],
+)
+def test_a_typical_bound_is_hard_where_nothing_may_start_ahead(name, knobs):
+    run = simulate_pipeline(preset_config(name, **{**UNEVEN, **knobs}))
+    window = knobs.get("trigger_parameter_sync_step", 1)
+
+    assert preset_bound_kind(name, {**UNEVEN, **knobs}) == "hard"
+    assert run.max_lag_observed == preset_lag_bound(name, {**UNEVEN, **knobs}) == window - 1
 
 
 def test_a_preset_without_a_bound_says_so():
@@ -649,11 +670,17 @@ def test_the_systems_that_the_project_promises_are_there():
 
 def test_a_colocated_loop_has_the_slots_and_the_rate_of_both_sides():
     config = preset_config(
-        "synchronous_colocated", rollout_share=0.25, rollout_workers=32, train_tokens_per_second=900.0
+        "synchronous_colocated",
+        rollout_share=0.25,
+        rollout_workers=32,
+        train_tokens_per_second=900.0,
+        decode_slowdown_per_rollout=0.02,
     )
 
     assert config.rollout_workers == 128
     assert config.train_tokens_per_second == 1200.0
+    # As many rollouts on four times the engines slow each other down a quarter as much.
+    assert config.decode_slowdown_per_rollout == 0.005
 
 
 def test_a_server_beside_the_trainer_keeps_the_slots_that_were_given():
@@ -734,7 +761,7 @@ def test_batches_by_tokens_are_refused_beside_a_batch_in_groups():
         ),
         (
             lambda: preset_config("areal", train_tokens_per_second="fast"),
-            "train_tokens_per_second: must be a finite number above 0 (got 'fast'). Give tokens per second.",
+            "train_tokens_per_second: must be a finite number (got 'fast'). Give one of at least 0.",
         ),
         (
             lambda: preset_config("skyrl", num_parallel_generation_workers=768),
