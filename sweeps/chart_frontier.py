@@ -7,9 +7,9 @@ from typing import Any
 
 import altair as alt
 
+from lagsweep.sweeps.chart_links import brushing, listening, shade
 from lagsweep.sweeps.chart_style import (
     CATEGORIES,
-    FADED,
     GREY,
     HEIGHT,
     SHAPES,
@@ -17,10 +17,9 @@ from lagsweep.sweeps.chart_style import (
     axis_title,
     metric_title,
     ordinal_scale,
+    plain_value,
+    short_label,
 )
-
-HIGHLIGHT = "highlight"  # the linked charts' parameter: ids of the cells that are picked anywhere
-BRUSH = "brush"
 
 
 def frontier_rows(
@@ -36,8 +35,6 @@ def frontier_rows(
         The two metrics.
     axes : sequence of str
     """
-    from lagsweep.sweeps.chart_style import plain_value, short_label
-
     found = []
     for row in rows:
         x, y = plain_value(row[ess]), plain_value(row[throughput])
@@ -88,19 +85,18 @@ def frontier_chart(
     x = alt.X("x:Q", title=metric_title(ess), scale=alt.Scale(zero=False, padding=12))
     y = alt.Y("y:Q", title=metric_title(throughput), scale=alt.Scale(zero=False, padding=12))
     colour, shape = _series(rows, axes)
-    lit = f"length({HIGHLIGHT}) == 0 || indexof({HIGHLIGHT}, datum.cell) >= 0" if linked else "true"
     line = (
         alt.Chart(data)
         .transform_filter("datum.on_frontier")
         .mark_line(color=GREY, strokeWidth=1.5, strokeDash=[4, 3], interpolate="linear")
         .encode(x, y, alt.Order("x:Q"))
     )
-    faded = alt.condition(lit, alt.value(0.7), alt.value(FADED))
+    faded = shade(linked, 0.7)
     bars = alt.Chart(data).mark_rule(strokeWidth=1.2).encode(x, alt.Y("y_low:Q"), alt.Y2("y_high:Q"))
     spans = alt.Chart(data).mark_rule(strokeWidth=1.2).encode(y, alt.X("x_low:Q"), alt.X2("x_high:Q"))
     points = alt.Chart(data).mark_point(filled=True, stroke=None)
     encodings: dict[str, Any] = {
-        "opacity": alt.condition(lit, alt.value(0.95), alt.value(FADED)),
+        "opacity": shade(linked),
         "size": alt.condition("datum.on_frontier", alt.value(90), alt.value(38)),
         "tooltip": _tooltips(axes, throughput, ess, confidence),
     }
@@ -110,18 +106,11 @@ def frontier_chart(
     if shape is not None:
         encodings["shape"] = shape
     points = points.encode(x, y, **encodings)
-    if linked:
-        brush = alt.selection_interval(name=BRUSH, encodings=["x", "y"], on=_BY_MOUSE, translate=_DRAG)
-        points = points.add_params(brush)
+    points = brushing(points, linked)
     layers = [line, bars.encode(opacity=faded), spans.encode(opacity=faded), points]
     layers += _baseline_layers(baseline, throughput, ess, x, y)
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
-    return chart.add_params(alt.param(name=HIGHLIGHT, value=[])) if linked else chart
-
-
-# A finger scrolls the page; only a mouse brushes.
-_BY_MOUSE = "[mousedown, window:mouseup] > window:mousemove!"
-_DRAG = "[mousedown, window:mouseup] > window:mousemove!"
+    return listening(chart, linked)
 
 
 def _series(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> tuple[Any, Any]:
@@ -184,8 +173,6 @@ def _tooltips(axes: Sequence[str], throughput: str, ess: str, confidence: float)
 def _baseline_layers(
     baseline: Mapping[str, Any] | None, throughput: str, ess: str, x: alt.X, y: alt.Y
 ) -> list[alt.Chart]:
-    from lagsweep.sweeps.chart_style import plain_value
-
     if baseline is None or plain_value(baseline[throughput]) is None or plain_value(baseline[ess]) is None:
         return []
     value = {"x": plain_value(baseline[ess]), "y": plain_value(baseline[throughput]), "text": "sequential"}

@@ -22,7 +22,7 @@ FADED = 0.12
 
 AXIS_TITLES = {
     "queue_cap": "queue cap, tokens",
-    "max_lag": "largest lag allowed, versions",
+    "max_lag": "max lag, versions",
     "sync_cadence": "sync cadence, updates",
 }
 # What fits a legend or a label.

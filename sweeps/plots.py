@@ -6,13 +6,17 @@ with Altair's own methods. Data are aggregated first, so a sweep of a million ru
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lagsweep.errors import ConfigError, message
 from lagsweep.sweeps.analysis import ESS, THROUGHPUT
 
 if TYPE_CHECKING:
     import altair
     import xarray
+
+    from lagsweep.sweeps.simulate import PipelineResult
 
 MOST_POINTS = 1500
 
@@ -66,3 +70,180 @@ def thinned(frame: Any, most: int = MOST_POINTS) -> Any:
         return frame
     step = -(-frame.height // most)
     return frame.filter(pl.col("on_frontier") | (pl.int_range(pl.len()) % step == 0))
+
+
+def plot_heatmap(
+    ds: xarray.Dataset,
+    metric: str = THROUGHPUT,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    facet: str | None = None,
+    at: Mapping[str, Any] | None = None,
+    confidence: float = 0.95,
+) -> altair.ConcatChart:
+    """Draw a metric over two axes of a grid, one heatmap for each value of a third.
+
+    Parameters
+    ----------
+    ds : xarray.Dataset
+        Of a grid with at least one axis.
+    metric : str
+    x, y, facet : str, optional
+        Axes; ``max_lag``, ``queue_cap`` and ``sync_cadence`` where the sweep has them, else its first ones.
+    at : mapping, optional
+        Values of the other axes; the best cell's where left out.
+    confidence : float
+        Of the half widths in the tiles.
+
+    Returns
+    -------
+    altair.ConcatChart
+
+    Raises
+    ------
+    ConfigError
+        For a design of points, or an unknown axis or value.
+
+    Examples
+    --------
+    >>> from lagsweep import PipelineConfig, run_sweep
+    >>> axes = {"max_lag": [0, 1], "queue_cap": [4000, 8000]}
+    >>> chart = plot_heatmap(run_sweep(PipelineConfig(duration_seconds=60), axes, seeds=2))
+    >>> len(chart.to_dict()["concat"])
+    1
+    """
+    import altair as alt
+
+    from lagsweep.sweeps.heatmap_panels import heatmap_panels
+
+    panels = heatmap_panels(ds, (metric,), x=x, y=y, facet=facet, at=at, confidence=confidence)
+    charts = [panel.chart(metric, legend=k == 0) for k, panel in enumerate(panels)]
+    together = alt.concat(*charts, columns=min(3, len(charts)), spacing=24)
+    where = panels[0].where
+    return (
+        together.properties(title=alt.TitleParams(where, anchor="start", fontSize=12)) if where else together
+    )
+
+
+def plot_lag(
+    ds: xarray.Dataset,
+    cells: Sequence[int | Mapping[str, Any]] | None = None,
+    *,
+    confidence: float = 0.95,
+) -> altair.LayerChart:
+    """Draw how old the trained rollouts were, for up to six cells: the share of each lag, with intervals.
+
+    Parameters
+    ----------
+    ds : xarray.Dataset
+    cells : sequence of int or mapping, optional
+        Ids or axis values; the ones worth a look when left out (see :func:`lagsweep.frontier`).
+    confidence : float
+        Of the intervals over seeds.
+
+    Returns
+    -------
+    altair.LayerChart
+
+    Raises
+    ------
+    ConfigError
+        For an unknown cell, or more than six.
+
+    Examples
+    --------
+    >>> from lagsweep import PipelineConfig, run_sweep
+    >>> ds = run_sweep(PipelineConfig(duration_seconds=120), {"max_lag": [0, 1, 2]}, seeds=3)
+    >>> len(plot_lag(ds, [{"max_lag": 0}, {"max_lag": 2}]).to_dict()["layer"])
+    3
+    """
+    from lagsweep.sweeps.analysis import find_cell, frontier
+    from lagsweep.sweeps.chart_lag import MOST_CELLS, lag_chart
+    from lagsweep.sweeps.frontier_table import worth_a_look
+
+    if cells is None:
+        found = worth_a_look(frontier(ds, confidence=confidence))
+        cells = list(dict.fromkeys(row["cell"] for _, row in found))
+    if len(cells) > MOST_CELLS:
+        raise ConfigError(
+            message("cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts.")
+        )
+    return lag_chart(
+        lag_rows_of(ds, [find_cell(ds, cell) for cell in cells], confidence), confidence=confidence
+    )
+
+
+def lag_rows_of(ds: xarray.Dataset, rows: Sequence[int], confidence: float) -> list[dict[str, Any]]:
+    """Read the lag counts of some cells, given by their place, and of nothing else."""
+    import numpy as np
+
+    from lagsweep.sweeps.analysis import cell_coordinates
+    from lagsweep.sweeps.chart_lag import lag_rows
+    from lagsweep.sweeps.chart_style import short_label
+
+    cells, axes = cell_coordinates(ds)
+    dims = [dim for dim in ds["status"].dims if dim != "seed"]
+    found = []
+    for row in rows:
+        place = np.unravel_index(row, [ds.sizes[dim] for dim in dims]) if dims else ()
+        one = ds[["lag_counts", "status"]].isel({dim: int(at) for dim, at in zip(dims, place)})
+        counts = one["lag_counts"].transpose("seed", "lag").values[one["status"].values == 1]
+        label = short_label({name: values[row].item() for name, values in axes.items()})
+        found += lag_rows(counts, int(cells[row]), label or "base", confidence)
+    return found
+
+
+def plot_timeline(run: PipelineResult) -> altair.VConcatChart:
+    """Draw one run over time: the queue against its cap, the lag of each batch, when the trainer trained.
+
+    Parameters
+    ----------
+    run : PipelineResult
+        As :func:`lagsweep.simulate_pipeline` gives.
+
+    Returns
+    -------
+    altair.VConcatChart
+        The warm-up is shaded.
+
+    Examples
+    --------
+    >>> from lagsweep import PipelineConfig, simulate_pipeline
+    >>> chart = plot_timeline(simulate_pipeline(PipelineConfig(duration_seconds=60)))
+    >>> len(chart.to_dict()["vconcat"])
+    3
+    """
+    from lagsweep.sweeps.chart_timeline import timeline_chart
+
+    config, batches = run.config, run.batches_frame()
+    time = run.timeline_frame()["time"]
+    stopped = config.stop_after_updates is not None and run.final_version >= config.stop_after_updates
+    return timeline_chart(
+        _levels(run),
+        batches.rename({"expected_normalized_ess": "ess"})
+        .select("update", "start", "end", "mean_lag", "max_lag", "ess")
+        .to_dicts(),
+        cap=config.max_queue_tokens if config.mode == "bounded_async" else None,
+        batch_tokens=config.batch_tokens,
+        warmup_seconds=config.warmup_seconds,
+        end_seconds=float(time.max()) if stopped else config.duration_seconds,
+    )
+
+
+def _levels(run: PipelineResult) -> list[dict[str, Any]]:
+    """Give the queue's level after each event; of a long run, the highest of each span of time."""
+    import polars as pl
+
+    from lagsweep.sweeps.chart_timeline import MOST_STEPS
+
+    frame = run.timeline_frame().select("time", tokens_high="queue_tokens")
+    if frame.height > MOST_STEPS:
+        span = run.config.duration_seconds / MOST_STEPS
+        frame = (
+            frame.group_by((pl.col("time") / span).floor().alias("span"))
+            .agg(pl.col("time").min(), pl.col("tokens_high").max())
+            .sort("span")
+            .drop("span")
+        )
+    return frame.to_dicts()

@@ -1,0 +1,66 @@
+"""A metric along one axis: points with intervals, joined where the other axes stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from lagsweep.sweeps.chart_links import listening, picking, shade
+from lagsweep.sweeps.chart_style import BLUE, HEIGHT, WIDTH, axis_title, metric_title
+
+
+def axis_chart(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    metric: str,
+    axis: str,
+    joined: bool,
+    confidence: float = 0.95,
+    linked: bool = False,
+) -> alt.LayerChart:
+    """Draw the metric of every cell over one axis.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        ``cell``, ``label``, the axis's value, ``value``, ``low``, ``high``.
+    joined : bool
+        Draw a line through the cells, for a sweep with this axis alone.
+    linked : bool
+        A click picks a cell, and the parameter that other charts set highlights cells.
+    """
+    values = [row[axis] for row in rows]
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    kind = "Q" if numeric else "N"
+    x = alt.X(
+        f"{axis}:{kind}",
+        title=axis_title(axis),
+        scale=alt.Scale(zero=False, padding=10) if numeric else alt.Scale(),
+        sort=None if not numeric else alt.Undefined,
+        axis=alt.Axis(format="~s")
+        if numeric and max(values, default=0) >= 10_000
+        else alt.Axis(labelAngle=0),
+    )
+    y = alt.Y("value:Q", title=metric_title(metric), scale=alt.Scale(zero=False))
+    data = alt.Data(values=list(rows))
+    base = alt.Chart(data).encode(x, opacity=shade(linked))
+    level = f"{confidence:.0%}"
+    points = base.mark_point(filled=True, size=50, color=BLUE).encode(
+        y,
+        tooltip=[
+            alt.Tooltip("label:N", title="configuration"),
+            alt.Tooltip("value:Q", title=metric, format=",.4f"),
+            alt.Tooltip("low:Q", title=f"{level} from", format=",.4f"),
+            alt.Tooltip("high:Q", title=f"{level} to", format=",.4f"),
+        ],
+    )
+    layers = [
+        base.mark_rule(strokeWidth=1.5, color=BLUE).encode(alt.Y("low:Q"), alt.Y2("high:Q")),
+        picking(points, linked),
+    ]
+    if joined:
+        layers.insert(0, alt.Chart(data).mark_line(color=BLUE, strokeWidth=1.5).encode(x, y))
+    chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT - 80)
+    return listening(chart, linked)

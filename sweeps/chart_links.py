@@ -1,0 +1,54 @@
+"""How charts on one page point at each other: one picks cells, all of them light up the same cells.
+
+A linked chart has the parameter ``highlight``, a list of cell ids that the page sets in every chart at once;
+where the list is empty nothing is faded. A chart to click in has the selection ``picked``, one to draw a
+box in has ``brush``; the page reads them and works out the ids.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from lagsweep.sweeps.chart_style import FADED
+
+HIGHLIGHT, PICKED, BRUSH = "highlight", "picked", "brush"
+
+# A finger scrolls the page; only a mouse draws a box.
+_BY_MOUSE = "[mousedown, window:mouseup] > window:mousemove!"
+
+
+def shade(linked: bool, bright: float = 0.95, faded: float = FADED) -> Any:
+    """Give the opacity of a mark: bright where its cell is highlighted, or nothing is."""
+    if not linked:
+        return alt.value(bright)
+    lit = f"length({HIGHLIGHT}) == 0 || indexof({HIGHLIGHT}, datum.cell) >= 0"
+    return alt.condition(lit, alt.value(bright), alt.value(faded))
+
+
+def picking(chart: alt.Chart, linked: bool) -> alt.Chart:
+    """Let a click on a mark pick its cell; a double click picks nothing."""
+    if not linked:
+        return chart
+    return chart.add_params(
+        alt.selection_point(
+            name=PICKED, fields=["cell"], on="click", clear="dblclick", toggle="event.shiftKey"
+        )
+    )
+
+
+def brushing(chart: alt.Chart, linked: bool) -> alt.Chart:
+    """Let the mouse draw a box over points."""
+    if not linked:
+        return chart
+    return chart.add_params(
+        alt.selection_interval(
+            name=BRUSH, encodings=["x", "y"], on=_BY_MOUSE, translate=_BY_MOUSE, zoom=False
+        )
+    )
+
+
+def listening(chart: Any, linked: bool) -> Any:
+    """Add the list of highlighted cells to a finished chart."""
+    return chart.add_params(alt.param(name=HIGHLIGHT, value=[])) if linked else chart
