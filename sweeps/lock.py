@@ -92,7 +92,10 @@ class StoreLock:
 
     def _keep_alive(self) -> None:
         while not self._stop.wait(BEAT_SECONDS):
-            os.utime(self._file.fileno())
+            try:
+                os.utime(self._file.fileno())
+            except (OSError, ValueError):  # closed, or the folder was removed: nothing is left to keep
+                return
 
     def release(self) -> None:
         """Give the lock back."""

@@ -306,7 +306,8 @@ def _chosen_runs(store: SweepStore, sample: int, everything: bool, cell: Any) ->
     for part, unit in store.units():
         record = store.journal.units(part.name).get(unit_name(unit))
         if record is not None:
-            done.append((part, unit, done_mask(part, unit, record)))
+            kept = ~part.excluded.reshape(-1)[part.layout.cells(unit)]
+            done.append((part, unit, done_mask(part, unit, record) & kept[:, None]))
     if cell is not None:
         from lagsweep.sweeps.cells import find_cell
 
