@@ -116,7 +116,7 @@ def engine_settings(draw, level_2=True, level_3=True):
     """Draw plain settings of one small run of levels 2 and 3."""
     pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     laws = (*LAWS, PAIRED) if level_2 else LAWS
-    themes = ("free", "free", "stale", "publish")
+    themes = ("free", "free", "stale", "publish", *(() if level_3 else ("sequential",)))
     describe = lambda law: (mean_of(law), longest_of(law))  # noqa: E731
     settings = draw(pipeline_settings(themes=themes, laws=laws, describe=describe))
     if level_2:
