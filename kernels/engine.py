@@ -1,13 +1,14 @@
-"""The general event loop, levels 1 to 3 of the model: groups, admission ledger, publication styles, work clock.
+"""The general event loop, levels 1 to 3: groups, admission ledger, publication styles, work clock.
 
-One run is `rollout_workers` slots, groups of rollouts that share a prompt, a queue of ready groups, a trainer and a
-publication channel. Events are the smallest (time, kind, slot) of what is scheduled: a publication completes, a training
-step completes, a rollout completes. After each event the run settles: first the trainer may start, then slots may
-start. What time alone brings about in a tick (a decode ends and a tool call goes on, a re-prefill ends) holds before
-the events of that tick and is no event of its own.
+One run is `rollout_workers` slots, groups of rollouts that share a prompt, a queue of ready groups, a
+trainer and a publication channel. Events are the smallest (time, kind, slot) of what is scheduled: a
+publication completes, a training step completes, a rollout completes. After each event the run settles:
+first the trainer may start, then slots may start. What time alone brings about in a tick (a decode ends and
+a tool call goes on, a re-prefill ends) holds before the events of that tick and is no event of its own.
 
-With every option off this is the run of :mod:`lagsweep.kernels.pipeline`, bit for bit, more slowly. The state is flat arrays
-(:mod:`lagsweep.kernels.engine_state`), so stopping, saving and resuming are the same thing as running.
+With every option off this is the run of :mod:`lagsweep.kernels.pipeline`, bit for bit, more slowly. The
+state is flat arrays (:mod:`lagsweep.kernels.engine_state`), so stopping, saving and resuming are the same
+thing as running.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ def _reset_engine_kernel(
     slot_ticks,
     trainer_ticks,
 ):
-    """Put a run at time 0: every slot idle, nothing queued, versions 0. Shapes as in `_advance_engine_kernel`."""
+    """Put a run at time 0: every slot idle, nothing queued. Shapes as in `_advance_engine_kernel`."""
     state[:] = 0
     sums[:] = 0.0
     time_tree[:] = NEVER
@@ -304,7 +305,8 @@ def _advance_engine_kernel(
         Quantiles of the length law at 0.1…0.9.
     state : int64[S_COUNT], sums : float64[F_COUNT]
     time_tree, work_tree : int64[2 * leaves]
-        Keys ``2 * tick + 1`` of rollouts that end at a known tick, ``2 * tick`` of re-prefills that do; targets of W.
+        Keys ``2 * tick + 1`` of rollouts that end at a known tick, ``2 * tick`` of re-prefills that do;
+        targets of W.
     slots : int64[slots, L_COUNT], version_work : float64[slots]
     groups : int64[g, G_COUNT], group_factors : float64[g]
     members : int64[g * group_size, M_COUNT], member_versions : float64[g * group_size]

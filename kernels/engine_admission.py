@@ -1,6 +1,7 @@
 """Who may be admitted: one ledger of limits, beside the token cap and the gates on running groups.
 
-`closed_gate` names the first gate that closes the next admission, in the order in which idle slot time is booked.
+`closed_gate` names the first gate that closes the next admission, in the order in which idle slot time is
+booked.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def room_of(params, state, limits, limit):
 
 @jit(counted=False)
 def _closed_gate_kernel(params, state, limits):
-    """Give the cause (C_…) that closes the next admission, -1 if it is open. limits int64[n, LIMIT_COLUMNS]."""
+    """Give the cause (C_…) that closes the next admission, or -1. limits int64[n, LIMIT_COLUMNS]."""
     if params[P_SEQUENTIAL] == 1:
         is_open = (
             state[S_TRAINING] == 0

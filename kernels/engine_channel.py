@@ -1,9 +1,9 @@
 """The publication channel of the general engine, and the cancellation of running groups that are too old.
 
-A publication is `draining` (style `drain`: until no group runs), then in `transfer` for `sync_seconds`. Styles `pause` and
-`abort` stop decoding during the transfer, and what is in flight goes on under the new version; an aborted rollout
-stays off the clock a while longer, to prefill its tokens again. One publication is under way at a time; one newer
-version waits.
+A publication is `draining` (style `drain`: until no group runs), then in `transfer` for `sync_seconds`.
+Styles `pause` and `abort` stop decoding during the transfer, and what is in flight goes on under the new
+version; an aborted rollout stays off the clock a while longer, to prefill its tokens again. One publication
+is under way at a time; one newer version waits.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _cancel_running_kernel(
     rollout_rows,
     measured,
 ):
-    """Cancel every running group that is too old, in the order of admission, members in the order of their starts."""
+    """Cancel every running group that is too old, in the order of admission, members as they started."""
     size = params[P_GROUP_SIZE]
     oldest_kept = state[S_VERSION] - params[P_MAX_LAG]
     record = groups[0, G_LIVE_NEXT]

@@ -1,8 +1,8 @@
 """Clocks of the general engine: tournament trees of event keys, the virtual work clock W, training work.
 
-W counts nominal decode work. With n rollouts decoding, one tick adds ``rates[n]`` units to W, so a rollout that
-began at W and needs w units ends its decode at the first tick at which W has grown by w, whatever the others do
-in between. Everything is whole numbers, so it does not matter when W is brought forward.
+W counts nominal decode work. With n rollouts decoding, one tick adds ``rates[n]`` units to W, so a rollout
+that began at W and needs w units ends its decode at the first tick at which W has grown by w, whatever the
+others do in between. Everything is whole numbers, so it does not matter when W is brought forward.
 
 A unit is a tick while decoding has one speed, and 2**-24 of a tick when it slows down with concurrency.
 """
@@ -55,7 +55,7 @@ _PARTS_MASK = FULL_RATE - 1
 
 @jit(inline=True, counted=False)
 def set_key(tree, leaves, slot, key):
-    """Give a slot a new key (int64) in a tournament tree int64[2 * leaves]; every node holds its smallest key."""
+    """Give a slot a new key (int64) in a tournament tree int64[2 * leaves]: a node holds its smallest key."""
     node = leaves + slot
     tree[node] = key
     while node > 1:
@@ -160,8 +160,8 @@ def newer_versions(params, state, behaviour_version):
 def account_work(state, slots, version_work, slot, versions):
     """Book the work a decoding rollout did since its mark, under weights `versions` newer than its first.
 
-    slots int64[slots, L_COUNT]; version_work float64[slots] sums versions × work. What W grew past the target in
-    the last tick is not the rollout's.
+    slots int64[slots, L_COUNT]; version_work float64[slots] sums versions × work. What W grew past the
+    target in the last tick is not the rollout's.
     """
     work = min(state[S_WORK], slots[slot, L_TARGET])
     growth = work - slots[slot, L_MARK]
@@ -195,8 +195,9 @@ def put_on_clock(state, slots, work_tree, leaves, slot, work):
 def share_done(tokens, done, decode_ticks, unit):
     """Give ``floor(tokens * done / (decode_ticks * unit))`` exactly; `done` is in units of work.
 
-    With whole ticks and parts of `done`, this is ``floor((tokens * whole + floor(tokens * part / unit)) / decode_ticks)``,
-    since a floor may be taken in steps. The first product needs more than 63 bits only for decodes of days.
+    With whole ticks and parts of `done`, this is ``floor((tokens * whole + floor(tokens * part / unit)) /
+    decode_ticks)``, since a floor may be taken in steps. The first product needs more than 63 bits only for
+    decodes of days.
     """
     whole = done // unit
     if whole >= decode_ticks:
@@ -221,7 +222,7 @@ def share_done(tokens, done, decode_ticks, unit):
 def member_tokens_done(params, state, slots, slot, tokens, decode_ticks, start, now):
     """Give the tokens that a rollout in a slot has decoded so far; all of them if it is past decoding."""
     phase = slots[slot, L_PHASE]
-    if phase == TAIL or phase == DUE:
+    if phase in (TAIL, DUE):
         return tokens
     if phase == DECODING:
         done = slots[slot, L_DONE] + min(state[S_WORK], slots[slot, L_TARGET]) - slots[slot, L_MARK]
@@ -234,11 +235,11 @@ def member_tokens_done(params, state, slots, slot, tokens, decode_ticks, start, 
 
 @jit(counted=False)
 def _pass_time_kernel(params, state, slots, version_work, members, time_tree, work_tree, time):
-    """Do what time alone brings about at a tick: decodes end in the order (target, slot), then re-prefills end.
+    """Do what time alone brings about at a tick: decodes end by (target, slot), then re-prefills end.
 
-    The clock stands at `time`. A decode's end is no event: a tail begins, or the rollout is due in this tick. Rollouts
-    due in one tick go in the order (target, slot), those whose tail is over counting as met at W now: so they
-    go by slot wherever decoding has one speed.
+    The clock stands at `time`. A decode's end is no event: a tail begins, or the rollout is due in this
+    tick. Rollouts due in one tick go in the order (target, slot), those whose tail is over counting as met
+    at W now: so they go by slot wherever decoding has one speed.
     """
     leaves = params[P_LEAVES]
     while work_tree[1] <= state[S_WORK]:

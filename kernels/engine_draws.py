@@ -1,8 +1,8 @@
-"""What one member of a group draws, where more than a length is drawn: traces, environment, prompts, the filter.
+"""What a member of a group draws beside a length: rows of a trace, environment, prompt, the filter.
 
-A draw depends on (seed, rollout number) or (seed, group number) alone, see :mod:`lagsweep.kernels.rng`: ``w0`` of a rollout
-gives its length (or its row of a trace), ``w2`` its environment, ``w3`` of a group's first member the filter;
-``w0`` of the group's own block (key word 2) is the normal of its prompt.
+A draw depends on (seed, rollout number) or (seed, group number) alone, see :mod:`lagsweep.kernels.rng`:
+``w0`` of a rollout gives its length (or its row of a trace), ``w2`` its environment, ``w3`` of a group's
+first member the filter; ``w0`` of the group's own block (key word 2) is the normal of its prompt.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _draw_member_kernel(
     record,
     position,
 ):
-    """Draw tokens and environment ticks (int64) of a group's member; by its first member, the group's own draws."""
+    """Draw tokens and environment ticks (int64) of a member; with the first, the group's own draws."""
     w0, _w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
     uniform = uniform_from_word(w0)
     environment = np.int64(0)

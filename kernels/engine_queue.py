@@ -1,4 +1,4 @@
-"""Lists of groups in the general engine: the queue, the live groups, the requeued, the popped, the unused records.
+"""Lists of groups in the general engine: queued, live, requeued, popped, and unused records.
 
 All lists are chained through the groups' records; record 0 is the end mark. The queue stands in the order in
 which the trainer takes it (arrival for the orders `fifo`, `started` and `random`). Live groups, running or
@@ -258,7 +258,7 @@ def _retire_kernel(params, state, groups, record, requeue, measured):
 def _drop_group_kernel(
     params, state, groups, members, histograms, decile_edges, rollout_rows, record, reason, measured
 ):
-    """A ready group leaves untrained: DISCARDED (too old), FILTERED or EVICTED. It no longer counts as running."""
+    """A ready group leaves untrained: DISCARDED (too old), FILTERED or EVICTED. It no longer runs."""
     size = params[P_GROUP_SIZE]
     tokens = groups[record, G_TOKENS]
     if groups[record, G_STATE] == G_QUEUED:

@@ -1,4 +1,4 @@
-"""Where each quantity stands in the flat arrays of the general engine (levels 1 to 3): parameters, state, outputs.
+"""Where each quantity stands in the flat arrays of the general engine: parameters, state, outputs.
 
 Everything a run needs to go on is in these arrays, so stopping, saving and resuming are the same as running.
 All int64 unless said otherwise; times in ticks (microseconds), amounts in tokens, work in units of the clock

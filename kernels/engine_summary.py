@@ -1,7 +1,7 @@
 """What a run of the general engine reports: the measured sums of a state, closed at the end of the run.
 
-Closing changes nothing in the state, so a run can be summarised at any stop and still go on. This is plain Python,
-because it runs once per run. Sums stay whole numbers until the last division.
+Closing changes nothing in the state, so a run can be summarised at any stop and still go on. This is plain
+Python, because it runs once per run. Sums stay whole numbers until the last division.
 """
 
 from __future__ import annotations

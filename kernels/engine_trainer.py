@@ -1,7 +1,7 @@
-"""The trainer of the general engine: when it has enough, which groups it takes, and what a finished batch counts.
+"""The trainer of the general engine: when it has enough, what it takes, what a finished batch counts.
 
-A batch's groups, in the order taken, are split into U runs, the first ones longer; run j trains at the version
-of the step's start plus j.
+A batch's groups, in the order taken, are split into U runs, the first ones longer; run j trains at the
+version of the step's start plus j.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ def engine_parameters(
 def work_rates(slowdown: float, slots: int) -> np.ndarray:
     """Tabulate what one tick adds to the work clock with 0…slots rollouts decoding.
 
-    ``max(1, floor(2**24 / (1 + g * (n - 1)) + 0.5))`` units of 2**-24 of a tick, or one tick where nothing slows down.
+    ``max(1, floor(2**24 / (1 + g * (n - 1)) + 0.5))`` units of 2**-24 of a tick, or one tick where nothing
+    slows down.
 
     Examples
     --------
@@ -174,7 +175,7 @@ def _limits(config: PipelineConfig) -> np.ndarray:
 
 
 def _trace(config: PipelineConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Give tokens, seconds in ticks, group starts and group of each row of a trace; dummies where there is none."""
+    """Give tokens, ticks, group starts and group of each row of a trace; dummies where there is none."""
     law = config.response_length
     if law.paired_seconds is not None:
         return law.paired_tokens, _ticks_of(law.paired_seconds), _NO_GUIDE, _NO_INTEGERS

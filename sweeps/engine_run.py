@@ -1,8 +1,9 @@
 """Runs of the general engine (levels 1 to 3): one run in full detail, or many for their metrics.
 
-The arrays of an :class:`EngineRun` are the whole state of a run: it can stop anywhere, be saved, and go on bit for bit.
-They grow only when the kernel asks, so memory follows what is live, not the length of the run (recorded rows
-apart). Each call of the kernel comes back after a bounded amount of work, well under half a second.
+The arrays of an :class:`EngineRun` are the whole state of a run: it can stop anywhere, be saved, and go on
+bit for bit. They grow only when the kernel asks, so memory follows what is live, not the length of the run
+(recorded rows apart). Each call of the kernel comes back after a bounded amount of work, well under half a
+second.
 """
 
 from __future__ import annotations
@@ -291,7 +292,8 @@ def engine_batch(
 ) -> BatchResult:
     """Run configurations of any level at every seed with the general engine, in the calling thread.
 
-    Parameters and result are those of :func:`lagsweep.sweeps.batch.simulate_batch`; `metrics` also holds the engine's own.
+    Parameters and result are those of :func:`lagsweep.sweeps.batch.simulate_batch`; `metrics` also holds
+    the engine's own.
 
     Raises
     ------
