@@ -20,6 +20,7 @@ from lagsweep.sweeps.config_errors import raise_config_error
 from lagsweep.sweeps.length_laws import LengthLaw, SecondsLaw
 
 MOST_VALUES = 10_000_000
+PRESET_PREFIX = "preset."
 _RANGE_KEYS = ("from", "to", "step", "count", "scale")
 _LAWS: dict[str, Any] = {"response_length": LengthLaw, "environment_seconds": SecondsLaw}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
@@ -46,6 +47,8 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     ('max_policy_lag', 'batch_tokens')
     """
     field = AXIS_FIELDS.get(name, name)
+    if is_knob(field):
+        return _checked_knob(field, where)
     if field == "seed":
         raise ConfigError(message(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list."))
     if field not in PipelineConfig.model_fields:
@@ -58,13 +61,40 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     return field
 
 
+def is_knob(field: str) -> bool:
+    """Tell whether an axis sets a preset's knob (``preset.<knob>``) and not a field."""
+    return field.startswith(PRESET_PREFIX)
+
+
+def _knobs(field: str) -> list[Any]:
+    """Give the knobs of that name, of all presets."""
+    from lagsweep.sweeps.presets import all_presets
+
+    name = field.removeprefix(PRESET_PREFIX)
+    return [knob for preset in all_presets().values() for knob in preset.knobs if knob.name == name]
+
+
+def _checked_knob(field: str, where: str) -> str:
+    if not _knobs(field):
+        from lagsweep.sweeps.presets import all_presets
+
+        known = {f"{PRESET_PREFIX}{knob.name}" for preset in all_presets().values() for knob in preset.knobs}
+        hint = nearest(field, known) or "`lagsweep presets NAME` lists a preset's knobs."
+        raise ConfigError(message(where, "must name a knob of the preset", field, hint))
+    return field
+
+
 def allows_none(field: str) -> bool:
     """Tell whether a field may be left empty (``none`` in a spec file or on the command line)."""
+    if is_knob(field):
+        return True
     return type(None) in get_args(PipelineConfig.model_fields[field].annotation)
 
 
 def is_whole(field: str) -> bool:
     """Tell whether a field takes whole numbers."""
+    if is_knob(field):
+        return all(type(knob.default) is int for knob in _knobs(field))
     annotation = PipelineConfig.model_fields[field].annotation
     return annotation is int or int in [getattr(part, "__origin__", part) for part in get_args(annotation)]
 
@@ -84,6 +114,11 @@ def checked_value(field: str, value: Any, where: str) -> Any:
     """
     if field in _LAWS:
         return _checked_law(field, read_none(field, value), where)
+    if is_knob(field):  # the preset itself knows its range
+        value = value.item() if isinstance(value, np.generic) else read_none(field, value)
+        if value is None or isinstance(value, bool | int | str) or math.isfinite(value):
+            return value
+        raise ConfigError(message(where, "must be finite", value, "Give a finite number."))
     if field not in _ADAPTERS:
         info = PipelineConfig.model_fields[field]
         _ADAPTERS[field] = TypeAdapter(

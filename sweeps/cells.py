@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lagsweep.errors import ConfigError, message, nearest
-from lagsweep.sweeps.axis_values import checked_value, field_of_axis, identity, label
+from lagsweep.sweeps.axis_values import PRESET_PREFIX, checked_value, field_of_axis, identity, label
 from lagsweep.sweeps.config import PipelineConfig
 from lagsweep.sweeps.config_rules import contradictions
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
     """Copy a configuration with values that have been checked one by one already."""
-    return base.model_copy(update=dict(changes))
+    if base.preset is None:
+        return base.model_copy(update=dict(changes))
+    return base.replace(**{name.removeprefix(PRESET_PREFIX): value for name, value in changes.items()})
 
 
 def configs_of(base: PipelineConfig, design: Design, cells: Sequence[int]) -> list[PipelineConfig]:
@@ -31,8 +33,11 @@ def contradicting_cells(spec: SweepSpec) -> list[tuple[str, str]]:
     """List the cells whose settings contradict each other, excluded ones apart, each with what is wrong."""
     found = []
     for cell in _cells_that_differ(spec):
-        config = unchecked_config(spec.base, spec.design.settings(int(cell)))
-        found += [(describe_cell(spec.design, int(cell)), text) for text in contradictions(config)]
+        try:
+            texts = contradictions(unchecked_config(spec.base, spec.design.settings(int(cell))))
+        except ConfigError as error:  # a preset's own rules
+            texts = str(error).splitlines()
+        found += [(describe_cell(spec.design, int(cell)), text) for text in texts]
     return found
 
 

@@ -77,13 +77,14 @@ def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dic
 
 def coordinate_table(spec: SweepSpec) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, Any]]]:
     """Give every coordinate: name -> (dimensions, values, attributes)."""
+    from lagsweep.sweeps.axis_values import is_knob
     from lagsweep.sweeps.config import PipelineConfig
 
     design = spec.design
     table: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, Any]]] = {}
     for name, (dim, values) in design.coordinates().items():
         field = design.fields[name]
-        about = PipelineConfig.model_fields[field].description or field
+        about = f"knob {field}" if is_knob(field) else PipelineConfig.model_fields[field].description
         table[name] = ((dim,), values, {"long_name": about, "field": field})
     table["seed"] = (("seed",), np.array(spec.seeds, dtype=np.uint64), {"long_name": "seed of all draws"})
     table["lag"] = (

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from lagsweep.sweeps.axis_values import identity
+from lagsweep.sweeps.axis_values import identity, is_knob
 from lagsweep.sweeps.config import PipelineConfig
 from lagsweep.sweeps.designs import Design
 
@@ -39,6 +39,8 @@ _DEFAULTS: dict[str, str] = {}
 
 
 def _default(field: str) -> str:
+    if is_knob(field):
+        return ""  # a knob's default is its preset's
     if field not in _DEFAULTS:
         default = PipelineConfig.model_fields[field].get_default(call_default_factory=True)
         _DEFAULTS[field] = identity(default)

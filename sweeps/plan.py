@@ -16,7 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from lagsweep.kernels.metrics import ENGINE_METRICS, LAG_BINS, METRICS, Metric
-from lagsweep.sweeps.cells import configs_of
+from lagsweep.sweeps.axis_values import is_knob
+from lagsweep.sweeps.cells import configs_of, unchecked_config
 from lagsweep.sweeps.config import PipelineConfig, field_level
 from lagsweep.sweeps.designs import Design
 from lagsweep.sweeps.identity import cell_ids
@@ -141,7 +142,9 @@ def _part(
 
 def is_level_1(spec: SweepSpec) -> bool:
     """Tell whether no cell uses an option of levels 2 and 3."""
-    return spec.base.is_level_1 and all(field_level(field) == 1 for field in spec.design.fields.values())
+    return spec.base.is_level_1 and all(
+        not is_knob(field) and field_level(field) == 1 for field in spec.design.fields.values()
+    )
 
 
 def baseline_design(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
@@ -167,7 +170,7 @@ def baseline_design(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
 def guessed_run_seconds(base: PipelineConfig, design: Design) -> float:
     """Guess one run's seconds on one core, from the settings alone: the cut is the same everywhere."""
     corner = design.settings(design.size - 1) if design.size else {}
-    config = base.model_copy(update=corner)
+    config = unchecked_config(base, corner)
     rollout = (
         config.rollout_overhead_seconds + config.response_length.mean_tokens / config.decode_tokens_per_second
     )

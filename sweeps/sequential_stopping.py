@@ -85,7 +85,7 @@ class Rule:
     def chunks(self, cell_shape: tuple[int, ...], seeds: int, unit_runs: int) -> tuple[int, ...]:
         """Choose units whose seeds end at the looks."""
         seed_chunk = min(FIRST_LOOK, seeds)
-        return (*choose_chunks(cell_shape, seed_chunk, max(unit_runs, seed_chunk))[:-1], seed_chunk)
+        return (*choose_chunks(cell_shape, 1, max(1, unit_runs // seed_chunk))[:-1], seed_chunk)
 
     def enough(self, values: np.ndarray, open_cells: np.ndarray, looks: int) -> np.ndarray:
         """Tell which open cells need no more seeds.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lagsweep.errors import ConfigError, message, nearest
-from lagsweep.sweeps.axis_values import checked_value, identity, plain
+from lagsweep.sweeps.axis_values import PRESET_PREFIX, checked_value, identity, plain
 from lagsweep.sweeps.config import AXIS_FIELDS, PipelineConfig
 from lagsweep.sweeps.constraints import kept_cells
 from lagsweep.sweeps.designs import Design, design_from_groups
@@ -109,6 +109,8 @@ class SweepSpec:
             "constraints": list(self.constraints),
             "keep": [*(name for name in ("baseline", "masks") if getattr(self, name)), *self.tables],
         }
+        if self.base.preset is not None:
+            content["preset"] = self.base.preset[0]
         return fingerprint_of(content if self.until is None else {**content, "until": self.until})
 
     @property
@@ -127,7 +129,8 @@ class SweepSpec:
         ConfigError
             If the cell's settings contradict each other.
         """
-        changes = self.design.settings(cell)
+        settings = self.design.settings(cell)
+        changes = {name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()}
         return self.base.replace(**changes, **({} if seed is None else {"seed": seed}))
 
     def replace(self, **changes: Any) -> SweepSpec:
@@ -136,7 +139,9 @@ class SweepSpec:
 
     def to_plain(self) -> dict[str, Any]:
         """Give the spec as plain data for JSON or TOML."""
-        base = {name: plain(getattr(self.base, name)) for name in non_default(self.base)}
+        base = self._plain_preset() or {
+            name: plain(getattr(self.base, name)) for name in non_default(self.base)
+        }
         axes = {name: [plain(value) for value in values] for name, (_, values) in self.design.columns.items()}
         content: dict[str, Any] = {
             "version": SPEC_VERSION,
@@ -158,6 +163,13 @@ class SweepSpec:
         else:
             content["zip"] = [axes]
         return content
+
+    def _plain_preset(self) -> dict[str, Any] | None:
+        """Give the base as its preset's name and what was given with it; None without a preset."""
+        if self.base.preset is None:
+            return None
+        name, fields = self.base.preset
+        return {"preset": name, **{field: plain(value) for field, value in fields.items()}}
 
     def to_json(self) -> str:
         """Give the spec as one line of JSON."""

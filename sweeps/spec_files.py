@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lagsweep.errors import ConfigError, message, nearest
-from lagsweep.sweeps.axis_values import read_none
+from lagsweep.sweeps.axis_values import PRESET_PREFIX, read_none
 from lagsweep.sweeps.config import AXIS_FIELDS, PipelineConfig
 from lagsweep.sweeps.designs import sampled_group
 from lagsweep.sweeps.spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec, make_spec
@@ -89,7 +89,7 @@ def spec_from_sections(
     """
     top = {**content, **(top_changes or {})}
     _check_keys(top)
-    axes = _axes_with_changes(_section(content, "axes"), axis_changes or {})
+    axes = _axes_with_changes(_with_knobs(_section(content, "axes")), axis_changes or {})
     base = read_base(_section(content, "base"), folder, base_changes or {})
     groups = _groups(top, axes, folder)
     return make_spec(
@@ -157,10 +157,11 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
         Each line names the section and the key.
     """
     settings = dict(section)
-    preset = settings.pop("preset", None)
     wanted = {**settings, **changes}
+    preset = wanted.pop("preset", None)
+    knobs = _knob_names(preset)
     fields = {name: _read_field(name, value, folder) for name, value in wanted.items()}
-    misplaced = [name for name in fields if name in AXIS_FIELDS]
+    misplaced = [name for name in fields if name in AXIS_FIELDS and name not in knobs]
     if misplaced:
         lines = [
             message(
@@ -180,6 +181,14 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
         return preset_config(preset, **fields)
     except ConfigError as error:
         raise ConfigError("\n".join(_in_base(line) for line in str(error).splitlines())) from None
+
+
+def _knob_names(preset: Any) -> tuple[str, ...]:
+    if preset is None:
+        return ()
+    from lagsweep.sweeps.presets import find_preset
+
+    return tuple(knob.name for knob in find_preset(preset).knobs)
 
 
 def _in_base(line: str) -> str:
@@ -204,6 +213,17 @@ def _read_field(name: str, value: Any, folder: Path | None) -> Any:
             lines = str(error).splitlines()
             raise ConfigError("\n".join(f"base.{name}: {line}" for line in lines)) from None
     return read_none(name, value) if name in PipelineConfig.model_fields else value
+
+
+def _with_knobs(axes: dict[str, Any]) -> dict[str, Any]:
+    """Write ``preset.window = [1, 2]``, which TOML reads as a table, as the axis ``preset.window``."""
+    flat: dict[str, Any] = {}
+    for name, values in axes.items():
+        if name == "preset" and isinstance(values, Mapping):
+            flat |= {f"{PRESET_PREFIX}{knob}": inner for knob, inner in values.items()}
+        else:
+            flat[name] = values
+    return flat
 
 
 def _axes_with_changes(axes: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,9 @@ def differences_of(stored: SweepSpec, asked: SweepSpec) -> list[str]:
     """Say in a line each what differs and cannot be added."""
     found = []
     was, now = _axes_by_field(stored), _axes_by_field(asked)
+    presets = [spec.base.preset[0] if spec.base.preset else None for spec in (stored, asked)]
+    if presets[0] != presets[1]:
+        found.append(f"base.preset: {presets[0]} in the store, {presets[1]} asked")
     for field in PipelineConfig.model_fields:
         if field == "seed" or field in was or field in now:
             continue

@@ -71,6 +71,29 @@ def changes_from_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
+def preset_from_flags(name: str | None, knobs: tuple[str, ...]) -> dict[str, Any]:
+    """Read ``--preset NAME`` and its ``--knob NAME=VALUE`` flags as fields of a spec's base.
+
+    Raises
+    ------
+    ConfigError
+        For a knob without its value.
+
+    Examples
+    --------
+    >>> preset_from_flags("areal", ("max_head_offpolicyness=2",))
+    {'preset': 'areal', 'max_head_offpolicyness': 2}
+    """
+    fields: dict[str, Any] = {} if name is None else {"preset": name}
+    for text in knobs:
+        knob, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(message("--knob", "must read NAME=VALUE", text, "Write --knob window=2."))
+        read = read_scalar(value.strip())
+        fields[knob.strip()] = None if read == "none" else read
+    return fields
+
+
 def config_from_flags(flags: Mapping[str, Any]) -> Any:
     """Build a configuration from flags alone.
 

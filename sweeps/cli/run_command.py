@@ -10,7 +10,12 @@ from typing import Any
 
 import click
 
-from lagsweep.sweeps.cli.config_flags import axes_from_flags, changes_from_flags, config_options
+from lagsweep.sweeps.cli.config_flags import (
+    axes_from_flags,
+    changes_from_flags,
+    preset_from_flags,
+    config_options,
+)
 from lagsweep.sweeps.cli.spec_arguments import spec_from_arguments
 
 INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
@@ -27,6 +32,8 @@ INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
     metavar="NAME=VALUES",
     help="Values of an axis: 0,1,2,4 or 1..4 or 1..1000/4/log.",
 )
+@click.option("--preset", metavar="NAME", help="Start from the rules of a real system (lagsweep presets).")
+@click.option("--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="Set a knob of the preset.")
 @click.option("--seeds", metavar="SEEDS", help="How many seeds, or a list 0,5,9, or a range 100..149.")
 @click.option(
     "--where",
@@ -70,7 +77,7 @@ def command(spec: str | None, **options: Any) -> int:
     """
     sweep = spec_from_arguments(
         spec,
-        base_changes=changes_from_flags(options),
+        base_changes=changes_from_flags(options) | preset_from_flags(options["preset"], options["knobs"]),
         axis_changes=axes_from_flags(options["axis"]),
         options=options,
     )
