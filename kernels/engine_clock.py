@@ -88,7 +88,7 @@ def add_saturating(left, right):
 @jit(inline=True, counted=False)
 def work_of(ticks, unit):
     """Turn nominal ticks into units of work, held at NEVER."""
-    return NEVER if ticks >= NEVER // unit else ticks * unit
+    return NEVER if ticks > NEVER // unit else ticks * unit
 
 
 @jit(counted=False)

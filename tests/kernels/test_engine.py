@@ -1,0 +1,296 @@
+"""The general engine from inside: clocks and trees, its books at every stop, saving, growing, budgets."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies.engine_configs import engine_settings, to_config
+
+from lagsweep.kernels import engine_state as at
+from lagsweep.kernels.engine import _advance_engine_kernel
+from lagsweep.kernels.engine_clock import (
+    add_saturating,
+    bring_clock,
+    first_slot,
+    next_training_time,
+    set_key,
+    share_done,
+    work_of,
+)
+from lagsweep.sweeps.config import Limit, PipelineConfig
+from lagsweep.sweeps.engine_parameters import engine_parameters, work_rates
+from lagsweep.sweeps.engine_run import EngineRun, engine_batch, engine_simulate
+from lagsweep.sweeps.length_laws import LengthLaw
+
+# Clocks and trees
+
+
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 6)), max_size=60))
+def test_a_tree_gives_the_lowest_slot_with_the_smallest_key(slots, changes):
+    leaves = 1 << max(1, (slots - 1).bit_length())
+    tree = np.full(2 * leaves, at.NEVER, np.int64)
+    keys = [at.NEVER] * leaves
+    for slot, key in changes:
+        keys[slot % slots] = key if key else at.NEVER
+        set_key(tree, leaves, slot % slots, np.int64(keys[slot % slots]))
+        assert tree[1] == min(keys)
+        assert first_slot(tree, leaves) == keys.index(min(keys))
+
+
+@given(
+    st.integers(1, 2**24),
+    st.integers(1, 2**52),
+    st.sampled_from([1, 2**24]),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_the_share_of_a_decode_is_exact(tokens, decode_ticks, unit, share):
+    decode_ticks = min(decode_ticks, 2**38) if unit > 1 else decode_ticks
+    done = int(decode_ticks * unit * share)
+
+    found = share_done(np.int64(tokens), np.int64(done), np.int64(decode_ticks), np.int64(unit))
+
+    assert found == tokens * done // (decode_ticks * unit)
+
+
+def test_work_beyond_64_bits_is_held_and_never_reached():
+    assert work_of(np.int64(2**39), np.int64(2**24)) == at.NEVER
+    assert work_of(np.int64(2**39 - 1), np.int64(2**24)) == (2**39 - 1) * 2**24
+    assert add_saturating(np.int64(at.NEVER - 1), np.int64(2)) == at.NEVER
+    assert add_saturating(np.int64(at.NEVER - 2), np.int64(2)) == at.NEVER
+
+
+@pytest.mark.parametrize("slowdown", [1e-6, 0.037, 1.0, 1e9])
+def test_work_rates_follow_the_formula(slowdown):
+    rates = work_rates(slowdown, 50).tolist()
+
+    assert rates[1] == 2**24
+    for n in range(1, 51):
+        assert rates[n] == max(1, int(2**24 / (1 + slowdown * (n - 1)) + 0.5))
+
+
+def test_work_rates_are_ticks_without_slowdown():
+    assert work_rates(0.0, 3).tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("factor", [0.2, 1.0, 2.5, 1e9])
+def test_slowed_training_ends_at_the_first_tick_with_its_work_done(factor):
+    """Against whole numbers of 2**-24 ticks, with the rate changing at random moments."""
+    parameters = engine_parameters(PipelineConfig(train_slowdown_when_generating=factor))
+    rates = parameters.work_rates
+    slow = int(2**24 / (1 + factor) + 0.5)
+    rng = random.Random(7)
+    for _ in range(30):
+        state = np.zeros(at.S_COUNT, np.int64)
+        state[at.S_TRAINING] = 1
+        state[at.S_TRAINING_TIME] = at.NEVER
+        ticks = rng.randrange(0, 10**6)
+        state[at.S_REST_TICKS] = ticks
+        left, clock = ticks * 2**24, 0
+        for _ in range(5):
+            decoding = rng.random() < 0.5
+            state[at.S_DECODING] = decoding
+            rate = slow if decoding else 2**24
+            end = next_training_time(parameters.whole, state)
+            assert end == (at.NEVER if rate == 0 and left > 0 else clock - (-left // max(rate, 1)))
+            step = rng.randrange(0, 2 * 10**5)
+            if clock + step >= end:
+                break
+            clock += step
+            left -= step * rate
+            bring_clock(parameters.whole, state, rates, np.int64(clock))
+
+
+# One compiled form, whatever the configuration
+
+
+@pytest.mark.jit_only
+def test_every_configuration_uses_one_signature():
+    law = LengthLaw.paired([10, 20], [0.5, 1.0])
+    for config in (
+        PipelineConfig(duration_seconds=20),
+        PipelineConfig(duration_seconds=20, response_length=law, publication="abort"),
+        PipelineConfig(duration_seconds=20, limits=[Limit("started", "popped", 3)], group_size=2),
+    ):
+        engine_simulate(config, rollouts=True)
+
+    assert len(_advance_engine_kernel.signatures) == 1
+
+
+# The books: every record, slot, place and token is in exactly one place, at every stop
+
+
+def chain(groups, first, column):
+    """Return the records of a list."""
+    found, record = [], first
+    while record != 0:
+        found.append(int(record))
+        assert len(found) <= len(groups)
+        record = groups[record, column]
+    return found
+
+
+def check_books(run):
+    """Check one state between two events; return nothing."""
+    state, groups, members, slots = run.state, run.groups, run.members, run.slots
+    size = run.config.group_size
+    queue = chain(groups, groups[0, at.G_NEXT], at.G_NEXT)
+    live = chain(groups, groups[0, at.G_LIVE_NEXT], at.G_LIVE_NEXT)
+    popped = chain(groups, state[at.S_POPPED_HEAD], at.G_NEXT)
+    requeued = chain(groups, state[at.S_REQUEUE_HEAD], at.G_NEXT)
+    unused = chain(groups, state[at.S_FREE_HEAD], at.G_NEXT)
+    running = [record for record in live if groups[record, at.G_STATE] == at.G_RUNNING]
+    assert sorted(queue) == sorted(set(live) - set(running))
+    assert sorted(live + popped + requeued + unused) == list(range(1, len(groups)))
+    assert [len(queue), len(running), len(requeued), len(unused)] == [
+        state[column] for column in (at.S_QUEUE_GROUPS, at.S_RUNNING, at.S_REQUEUED, at.S_FREE)
+    ]
+    assert groups[queue, at.G_TOKENS].sum() == state[at.S_QUEUE_TOKENS]
+    assert groups[popped, at.G_TOKENS].sum() == state[at.S_POPPED_TOKENS]
+    admissions = groups[live, at.G_ADMISSION]
+    assert (np.diff(admissions) > 0).all()
+    assert (groups[queue, at.G_FINISHED] == size).all()
+    assert (groups[queue, at.G_VERSION] >= state[at.S_QUEUE_OLDEST]).all()
+    # Slots: the idle ones are on the stack, each other one holds a started, unfinished member.
+    idle = slots[: state[at.S_IDLE], at.L_IDLE_STACK].tolist()
+    busy = sorted(set(range(len(slots))) - set(idle))
+    assert len(set(idle)) == len(idle)
+    holders = []
+    for record in running:
+        for position in range(size):
+            slot = members[record * size + position, at.M_SLOT]
+            if slot >= 0 and position < groups[record, at.G_STARTED]:
+                holders.append(int(slot))
+                assert slots[slot, at.L_GROUP] == record
+                assert slots[slot, at.L_MEMBER] == position
+    assert sorted(holders) == busy
+    started = groups[running, at.G_STARTED].sum() - groups[running, at.G_FINISHED].sum()
+    assert started == len(busy)
+    # Quota: what counts as started is what is live, popped or trained.
+    assert state[at.S_STARTED] == len(live) + len(popped) + state[at.S_TRAINED_GROUPS]
+    assert state[at.S_POPPED_GROUPS] == len(popped) + state[at.S_TRAINED_GROUPS]
+    front = next((k for k, record in enumerate(live) if record in running), len(live))
+    if run.config.queue_order == "started":
+        assert state[at.S_FRONT_COUNT] == front
+        assert state[at.S_FRONT] == (live[front] if front < len(live) else 0)
+    for limit in run.config.limits:
+        if limit.count == "started":
+            assert state[at.S_STARTED] <= allowed(run, limit)
+    if run.config.max_running_groups is not None:
+        assert len(running) <= run.config.max_running_groups
+
+
+def allowed(run, limit):
+    """Return ``B * done + groups`` of a limit now."""
+    state, batch = run.state, run.config.batch_groups
+    if batch is None:
+        return state[at.S_POPPED_GROUPS] + limit.groups
+    done = {
+        "published": state[at.S_PUBLISHED] // run.config.updates_per_batch,
+        "popped": state[at.S_POPPED_BATCHES],
+        "trained": state[at.S_TRAINED_BATCHES],
+    }
+    return batch * done[limit.done] + limit.groups
+
+
+@given(engine_settings(), st.integers(2, 9))
+def test_every_exit_gives_back_record_slot_and_quota_exactly_once(drawn, stops):
+    run = EngineRun(to_config({**drawn, "warmup_seconds": 0.0}))
+    for stop in range(stops + 1):
+        run.advance(drawn["duration_seconds"] * stop / stops)
+        check_books(run)
+
+
+# Saving, growing, budgets
+
+
+def outcome(run):
+    """Return everything a run reports, comparable (NaN as text)."""
+    result = run.result()
+    tables = [result.batches, result.timeline, result.rollouts]
+    return repr(result.metrics), tables, result.lag_counts.tolist(), result.slot_ticks, result.trainer_ticks
+
+
+@given(engine_settings(), st.lists(st.floats(0, 1), max_size=4))
+def test_stopping_saving_and_resuming_gives_the_uninterrupted_run(drawn, stops):
+    config = to_config(drawn)
+    recorded = {"batches": True, "timeline": True, "rollouts": True}
+    whole = EngineRun(config, **recorded)
+    whole.advance()
+    run = EngineRun(config, **recorded)
+    for stop in sorted(stops):
+        run.advance(drawn["duration_seconds"] * stop)
+        run = EngineRun.from_arrays(config, run.arrays())
+    run.advance()
+
+    assert outcome(run) == outcome(whole)
+
+
+@given(engine_settings(), st.integers(1, 7))
+def test_the_budget_of_a_call_does_not_change_a_run(drawn, budget):
+    config = to_config(drawn)
+    whole, pieces = EngineRun(config), EngineRun(config)
+    whole.advance()
+    calls = 0
+    while not pieces.step(budget=budget):
+        calls += 1
+
+    assert repr(pieces.summary()[0]) == repr(whole.summary()[0])
+    assert pieces.state[at.S_COST] == whole.state[at.S_COST]
+
+
+def test_records_grow_with_what_is_queued_and_nothing_else_changes():
+    config = PipelineConfig(
+        rollout_workers=2,
+        group_size=3,
+        max_queue_tokens=None,
+        stale_check="never",
+        train_tokens_per_second=10.0,
+        duration_seconds=400,
+    )
+    small, large = EngineRun(config, rollouts=True), EngineRun(config, rollouts=True)
+    first = len(small.groups)
+    large._grow_groups()
+    large._grow_groups()
+    large._grow_groups()
+    small.advance()
+    large.advance()
+
+    assert len(small.groups) > first
+    assert outcome(small) == outcome(large)
+    check_books(small)
+
+
+def test_a_run_that_would_not_fit_into_memory_is_refused_with_a_reason(monkeypatch):
+    monkeypatch.setattr("lagsweep.sweeps.engine_run.LARGEST_LIVE_ROLLOUTS", 20)
+    config = PipelineConfig(max_queue_tokens=None, stale_check="never", train_tokens_per_second=1.0)
+
+    result = engine_batch([config, config.replace(max_running_groups=0)], np.arange(2, dtype=np.uint64))
+
+    assert result.status.tolist() == [[2, 2], [1, 1]]
+    assert result.reasons[0, 1].startswith(
+        "max_queue_tokens: must keep fewer than 20 rollouts queued and running at once (got None)."
+    )
+    assert result.metrics["trained_groups"].tolist() == [[-1, -1], [0, 0]]
+
+
+def test_a_batch_of_runs_gives_what_single_runs_give():
+    configs = [
+        PipelineConfig(publication="abort", resume_seconds=0.5),
+        PipelineConfig(group_size=2, batch_groups=3, batch_tokens=None, queue_order="random"),
+    ]
+    seeds = np.array([3, 2**64 - 1], np.uint64)
+    told = []
+
+    result = engine_batch(configs, seeds, on_progress=told.append)
+
+    assert told == [1, 2, 3, 4]
+    for row, config in enumerate(configs):
+        for column, seed in enumerate(seeds):
+            single = engine_simulate(config.replace(seed=int(seed)))
+            for name, value in single.metrics.items():
+                np.testing.assert_equal(float(result.metrics[name][row, column]), float(value), err_msg=name)
+            assert result.lag_counts[row, column].tolist() == single.lag_counts.tolist()
