@@ -189,7 +189,7 @@ def test_every_order_check_and_action_agrees(order, check_at, action):
         response_length=("lognormal", 60, 0.5, 10, 200),
         train_tokens_per_second=120.0,
         batch_groups=3,
-        cancel_in_flight=check_at != "never",
+        cancel_in_flight=check_at != "dequeue",
     )
 
 

@@ -198,7 +198,7 @@ def reached():
     counts = Counter()
 
     @settings(
-        max_examples=800,
+        max_examples=500,
         derandomize=True,
         database=None,
         phases=[Phase.generate],

@@ -286,8 +286,8 @@ def test_no_legal_setting_hangs(name):
 
 @pytest.mark.parametrize("action", ["drop", "requeue"])
 def test_work_that_is_always_too_old_is_counted_each_time(action):
-    # A long rollout outlives the versions that short ones make: it is cancelled, dropped or run again, so long
-    # answers are starved (thinking-machines-lab/tinker-cookbook#822, PrimeIntellect-ai/prime-rl#2960).
+    # A long rollout outlives the versions that short ones make: it is cancelled, dropped or run again, so
+    # long answers starve (thinking-machines-lab/tinker-cookbook#822, PrimeIntellect-ai/prime-rl#2960).
     result = run(
         {
             "response_length": ("table", 10, (3, *([0] * 89), 1)),
