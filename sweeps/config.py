@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationError,
+)
 
 from lagsweep.errors import ConfigError, message
 from lagsweep.sweeps.config_errors import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
@@ -198,14 +206,33 @@ class PipelineConfig(BaseModel):
         if found:
             raise ConfigError("\n".join(found))
 
+    # The preset that the rules come from, and the fields and knobs given with it.
+    _preset: tuple[str, dict[str, Any]] | None = PrivateAttr(default=None)
+
+    @property
+    def preset(self) -> tuple[str, dict[str, Any]] | None:
+        """The preset that this configuration was built from, with the fields and knobs given to it."""
+        return self._preset
+
+    def __eq__(self, other: object) -> bool:
+        # The settings alone: where they come from does not make two configurations different.
+        return isinstance(other, PipelineConfig) and self.__dict__ == other.__dict__
+
     def replace(self, **changes: Any) -> PipelineConfig:
         """Give a checked copy with some fields changed.
+
+        A configuration built from a preset is built again, so that its rules follow the change.
 
         Raises
         ------
         ConfigError
             As for a new configuration.
         """
+        if self._preset is not None:
+            from lagsweep.sweeps.presets import preset_config
+
+            name, fields = self._preset
+            return preset_config(name, **{**fields, **changes})
         return type(self)(**({name: getattr(self, name) for name in self.model_fields_set} | changes))
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:

@@ -361,4 +361,6 @@ def preset_config(name: str, **fields: Any) -> PipelineConfig:
     >>> preset_config("tinker", max_steps_off_policy=3).max_policy_lag
     3
     """
-    return PipelineConfig(**preset_settings(name, fields))
+    config = PipelineConfig(**preset_settings(name, fields))
+    config._preset = (name, dict(fields))
+    return config

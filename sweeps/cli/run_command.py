@@ -13,8 +13,8 @@ import click
 from lagsweep.sweeps.cli.config_flags import (
     axes_from_flags,
     changes_from_flags,
-    preset_from_flags,
     config_options,
+    preset_from_flags,
 )
 from lagsweep.sweeps.cli.spec_arguments import spec_from_arguments
 

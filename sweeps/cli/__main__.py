@@ -1,0 +1,5 @@
+"""Run the command as ``python -m lagsweep.sweeps.cli``."""
+
+from lagsweep.sweeps.cli.main import main
+
+main()

@@ -1,0 +1,126 @@
+"""A sweep that starts from a preset, and sweeps its knobs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from lagsweep import ConfigError, config_at, load_spec, run_sweep
+from lagsweep.sweeps.presets import preset_config
+from lagsweep.sweeps.spec import spec_from_plain, spec_of
+
+SPEC = """
+name = "knobs"
+seeds = 3
+[base]
+preset = "areal"
+batch_groups = 4
+group_size = 2
+rollout_workers = 16
+train_tokens_per_second = 900
+duration_seconds = 120
+[axes]
+preset.max_head_offpolicyness = [0, 2]
+sync_seconds = [0.5, 4.0]
+"""
+
+
+@pytest.fixture
+def spec(tmp_path):
+    path = tmp_path / "knobs.toml"
+    path.write_text(SPEC)
+    return load_spec(path)
+
+
+def _preset(**changes):
+    given = {"batch_groups": 4, "group_size": 2, "rollout_workers": 16, "train_tokens_per_second": 900}
+    return preset_config("areal", **given, **{"duration_seconds": 120, **changes})
+
+
+def test_every_cell_is_the_preset_with_its_knobs(spec):
+    assert spec.config(0) == _preset(max_head_offpolicyness=0, sync_seconds=0.5)
+    assert spec.config(3) == _preset(max_head_offpolicyness=2, sync_seconds=4.0)
+    assert [spec.config(cell).limits[0].groups for cell in range(4)] == [4, 4, 12, 12]
+
+
+def test_the_rules_follow_a_swept_field_of_the_workload():
+    ds = run_sweep(_preset(max_head_offpolicyness=1), {"batch_groups": [2, 4]}, seeds=2, progress=False)
+    limits = [config_at(ds, {"batch_groups": count}, seed=0).limits[0].groups for count in (2, 4)]
+
+    assert limits == [4, 8]
+
+
+def test_a_dataset_gives_back_the_runs_of_its_cells(spec):
+    ds = spec.run(progress=False)
+    again = run_sweep(
+        _preset(max_head_offpolicyness=2), {"sync_seconds": [0.5, 4.0]}, seeds=3, progress=False
+    )
+
+    assert ds.sizes["preset.max_head_offpolicyness"] == 2
+    np.testing.assert_array_equal(
+        ds["trained_tokens"].sel({"preset.max_head_offpolicyness": 2}), again["trained_tokens"]
+    )
+    config = config_at(ds, {"preset.max_head_offpolicyness": 2, "sync_seconds": 4.0}, seed=1)
+    assert config == spec.config(3, seed=1)
+    assert int(ds["max_lag_observed"].sel({"preset.max_head_offpolicyness": 0}).max()) == 0
+
+
+def test_the_plain_form_comes_back_the_same(spec):
+    again = spec_from_plain(json.loads(spec.to_json()))
+
+    assert again.fingerprint == spec.fingerprint
+    assert again.config(3) == spec.config(3)
+    assert np.array_equal(again.cell_ids, spec.cell_ids)
+    assert len(set(spec.cell_ids.ravel().tolist())) == 4
+
+
+def test_another_preset_is_another_sweep(spec, tmp_path):
+    path = tmp_path / "other.toml"
+    path.write_text(SPEC.replace("areal", "skyrl").replace("max_head_offpolicyness", "max_staleness_steps"))
+
+    assert load_spec(path).fingerprint != spec.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("preset.max_head_offpolicyness", "preset.max_head_ofpolicy", "Did you mean 'preset.max_head_offpol"),
+        ('"areal"', '"areall"', "Did you mean 'areal'?"),
+        ("[0, 2]", "[0, -2]", "max_head_offpolicyness: must be at least 0 (got -2)"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, old, new, text):
+    path = tmp_path / "wrong.toml"
+    path.write_text(SPEC.replace(old, new))
+
+    with pytest.raises(ConfigError) as caught:
+        load_spec(path)
+
+    assert text in str(caught.value)
+
+
+def test_the_command_takes_a_preset_and_its_knobs(tmp_path):
+    outcome = subprocess.run(
+        [
+            *(sys.executable, "-m", "lagsweep.sweeps.cli", "run", "--preset", "areal", "--batch-groups", "2"),
+            *("--knob", "max_head_offpolicyness=1", "--axis", "sync_seconds=1,2", "--seeds", "2"),
+            *("--duration-seconds", "60", "--rollout-workers", "16", "--json"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+
+    assert outcome.returncode == 0, outcome.stderr
+    assert json.loads(outcome.stdout)
+    (folder,) = (tmp_path / "results").iterdir()
+    assert load_spec(folder / "spec.toml").base.limits[0].groups == 4
+
+
+def test_a_result_of_one_run_keeps_its_spec(spec):
+    assert spec_of(spec.run(progress=False)).base.preset[0] == "areal"
