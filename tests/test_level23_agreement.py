@@ -193,6 +193,21 @@ def test_every_order_check_and_action_agrees(order, check_at, action):
     )
 
 
+@pytest.mark.parametrize("order", ["oldest_version", "freshest"])
+@pytest.mark.parametrize("seed", range(6))
+def test_stale_groups_wait_again_in_the_order_of_arrival(order, seed):
+    agree(
+        queue_order=order,
+        stale_check="dequeue",
+        stale_action="requeue",
+        rollout_workers=8,
+        response_length=("lognormal", 20, 1.5, 1, 500),
+        train_tokens_per_second=120.0,
+        duration_seconds=60.0,
+        seed=seed,
+    )
+
+
 def test_a_random_order_of_large_batches_agrees():
     agree(queue_order="random", batch_groups=7, rollout_workers=6, stale_check="never", duration_seconds=80.0)
 

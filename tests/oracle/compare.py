@@ -61,10 +61,10 @@ def same(ours, theirs):
     return ours == theirs
 
 
-def differences(result, twin):
-    """List where a result differs from the twin's run, as readable lines."""
+def differences(result, twin, more=()):
+    """List where a result differs from the twin's run, as readable lines; `more` names further metrics."""
     found = []
-    for name in (*INTEGERS, *FLOATS):
+    for name in (*INTEGERS, *FLOATS, *more):
         ours, theirs = getattr(result, name), twin[name]
         if not same(ours, theirs):
             found.append(f"{name}: {ours!r}, the twin has {theirs!r}")
@@ -90,7 +90,7 @@ def differences(result, twin):
     return found
 
 
-def assert_same_run(result, twin):
+def assert_same_run(result, twin, more=()):
     """Fail with the list of differences, if there are any."""
-    found = differences(result, twin)
+    found = differences(result, twin, more)
     assert not found, "\n".join(found)

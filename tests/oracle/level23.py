@@ -301,12 +301,9 @@ class Run:
         first = min(due, key=self.order_in_tick)
         return (lambda: self.rollout_completes(first)), "rollout"
 
-    @staticmethod
-    def order_in_tick(member):
-        """Those that end with their decode by (target, slot), then those at the end of their tail by slot."""
-        if member.tail == 0:
-            return 0, member.target, member.slot
-        return 1, 0, member.slot
+    def order_in_tick(self, member):
+        """Those that end with their decode by (target, slot); a tail counts as a target met exactly."""
+        return (member.target if member.tail == 0 else self.clock), member.slot
 
     def record(self, event):
         self.timeline.append(
@@ -592,7 +589,7 @@ class Run:
 
     def rollout_completes(self, member):
         member.phase = "done"
-        member.row["end"] = self.now / 1e6
+        member.row.update(end=self.now / 1e6, outcome="waiting")
         self.free(member)
         self.generated.append((self.now, member.tokens))
         group = member.group
@@ -647,7 +644,7 @@ class Run:
         tokens = sum(member.tokens for member in completed)
         self.drops.append((self.now, reason, tokens, len(completed), wasted))
         for member in group.started():
-            member.row["outcome"] = "discarded"
+            member.row["outcome"] = "discarded" if reason == "stale" else reason
         for member in group.members:
             if member.phase not in ("waiting", "done"):
                 self.free(member)
