@@ -203,7 +203,7 @@ def duration(seconds: float) -> str:
     Examples
     --------
     >>> duration(5), duration(75), duration(7300)
-    ('5 s', '1 min 15 s', '2 h 02 min')
+    ('5 s', '1 min 15 s', '2 h 01 min')
     """
     if not seconds < 1e9:
         return "unknown time"

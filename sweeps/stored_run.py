@@ -76,7 +76,10 @@ def run_into_store(
     Cancelled
         If `cancel` was set; what was finished is kept.
     """
+    from lagsweep.sweeps.run import thread_count
+
     progress = progress or Progress()
+    thread_count(executor, threads)  # refused before anything is written
     compile_first(spec.base, progress)
     store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress)
     with lock:
