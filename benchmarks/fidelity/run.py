@@ -133,7 +133,7 @@ def text(found: list[Family]) -> str:
                 "# Predictions against published figures",
                 "",
                 f"Made by `{COMMAND}` from `benchmarks/fidelity/published.json`. No row is predicted from "
-                "itself. ≥ marks the least that the model allows, where no division of GPUs or time is stated.",
+                "itself. ≥ marks the least that the model allows, where no split of GPUs or time is stated.",
                 "",
                 *table(header, lines, range(1, 6)),
                 "",

@@ -40,6 +40,15 @@ def test_the_stored_page_is_what_the_program_prints(program, found):
     assert stored.splitlines()[2].startswith("Made by `python benchmarks/fidelity/run.py`")
 
 
+def test_the_summary_in_the_documentation_is_the_current_one():
+    page = (ROOT / "docs" / "fidelity.md").read_text()
+    stored = (ROOT / "results" / "published" / "fidelity.md").read_text()
+    table = [line for line in stored.split("\n## ")[0].splitlines() if line.startswith("|")]
+
+    assert len(table) == 8
+    assert "\n".join(table) in page
+
+
 def test_every_published_row_is_predicted_or_listed_with_the_reason(data, found):
     staleness, fully, one_off, nemo, marin, areal = found.values()
     counts = [
