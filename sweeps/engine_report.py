@@ -117,12 +117,8 @@ def _closed_admission(config: PipelineConfig, last: dict, batch: str) -> str:
         cap = f"max_queue_tokens ({config.max_queue_tokens}){kind}"
         return f"{cap} closes admission before the queue holds {batch}"
     if bound_by.startswith("limits."):
-        index = int(bound_by[len("limits.") :].split(":")[0])
-        limit = config.limits[index]
-        rule = bound_by.split(": ", 1)[1]
-        return (
-            f"limits.{index} ({rule}, groups={limit.groups}) closes admission before the queue holds {batch}"
-        )
+        name, rule = bound_by.split(": ", 1)
+        return f"{name} ({rule}) closes admission before the queue holds {batch}"
     setting = {"max_running": "max_running_groups", "one_batch": "one_batch_at_a_time"}.get(
         bound_by, bound_by
     )

@@ -59,8 +59,7 @@ HALTS = {
     "a limit below the batch": (
         groups(limits=[Limit("finished", "published", 9), Limit("started", "trained", 3)]),
         STALLED,
-        "limits.1 (started < 4 * trained + 3, groups=3) closes admission before the queue holds "
-        "batch_groups (4).",
+        "limits.1 (started < 4 * trained + 3) closes admission before the queue holds batch_groups (4).",
     ),
     "no running group": (
         groups(max_running_groups=0),
