@@ -45,7 +45,7 @@ SLOT_SHARES = {
 OTHER_SHARES = ("wasted_share", "rollouts_per_batch")
 COMPARED = (*MEANS, *OTHER_SHARES, *TRAINER_SHARES, *SLOT_SHARES)
 # Lags shown: (name, first, last).
-LAG_COLUMNS = (("0", 0, 0), ("1", 1, 1), ("2", 2, 2), ("3", 3, 3), ("4-7", 4, 7), ("8+", 8, 64))
+LAG_COLUMNS = (("0", 0, 0), ("1", 1, 1), ("2-3", 2, 3), ("4-7", 4, 7), ("8+", 8, 64))
 LAG_QUANTILES = {"lag_median": 0.5, "lag_90": 0.9, "lag_99": 0.99}
 
 

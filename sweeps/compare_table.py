@@ -1,4 +1,4 @@
-"""A comparison of systems as text: four tables of at most 80 columns, and what they assume."""
+"""A comparison of systems as text: tables of at most 80 columns, and what they assume."""
 
 from __future__ import annotations
 
@@ -87,27 +87,55 @@ def _lag(rows: list[dict[str, Any]]) -> list[str]:
         ]
         bound = "none" if row["lag_bound"] is None else f"{row['lag_bound']} {row['bound_kind']}"
         largest = str(row["lag_largest"]) if row["lag_shares"] else "-"
-        lines.append([row["label"], number(row["mean_rollout_lag"], ".2f"), *shares, largest, bound])
-    header = ["", "mean", *(name for name, _, _ in LAG_COLUMNS), "max", "bound"]
-    return _grid("Lag of trained rollouts, in versions", header, lines)
+        means = [number(row[name], ".2f") for name in ("mean_rollout_lag", "mean_rollout_lag_publications")]
+        lines.append([row["label"], *means, *shares, largest, bound])
+    header = ["", "mean", "publ.", *(name for name, _, _ in LAG_COLUMNS), "max", "bound"]
+    return _grid("Lag of trained rollouts, in versions (publ.: its mean in publications)", header, lines)
+
+
+def _shares(rows: list[dict[str, Any]], title: str, columns: dict[str, str]) -> list[str]:
+    """Write shares of time; a column in which no system has anything is left out."""
+    shown = {
+        head: name
+        for head, name in columns.items()
+        if head in ("train", "busy") or any(row[name] >= 0.0005 for row in rows)
+    }
+    lines = [[row["label"], *(number(row[name], ".1%") for name in shown.values())] for row in rows]
+    return _grid(title, ["", *shown], lines)
 
 
 def _time(rows: list[dict[str, Any]]) -> list[str]:
+    trainer = {
+        "train": "trainer_busy",
+        "publication": "trainer_waits_publication",
+        "running groups": "trainer_waits_running",
+        "batch not full": "trainer_waits_batch",
+    }
+    slots = {
+        "busy": "slots_busy",
+        "publication": "slots_idle_publication",
+        "max running": "slots_idle_max_running",
+        "one batch": "slots_idle_one_batch",
+        "token cap": "slots_idle_token_cap",
+        "budget": "slots_idle_limits",
+    }
+    return [
+        *_shares(rows, "The trainer's time: at work, then what it waits for", trainer),
+        *_shares(rows, "The slots' time: busy, then what keeps idle ones closed", slots),
+    ]
+
+
+def _work(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         [
             row["label"],
-            number(row["trainer_busy"], ".0%"),
-            number(row["trainer_waits_publication"], ".0%"),
-            number(row["trainer_waits_running"] + row["trainer_waits_batch"], ".0%"),
-            number(row["slots_busy"], ".0%"),
-            number(row["wasted_share"], ".1%"),
-            number(row["length_bias_law"], ".3f"),
+            _mean(row, "wasted_share", ".1%"),
+            _mean(row, "length_bias_law", ".3f"),
             number(row["rollouts_per_batch"], ".0f"),
         ]
         for row in rows
     ]
-    header = ["", "train", "publish", "wait", "slots", "waste", "bias", "rollouts"]
-    return _grid("Where time and work go", header, lines)
+    return _grid("Work", ["", "waste", "length bias", "rollouts/batch"], lines)
 
 
 def workload_text(config: dict[str, Any], law: str) -> str:
@@ -132,7 +160,7 @@ def comparison_text(
     rows: list[dict[str, Any]], workload: str, drift_per_version: float, confidence: float = 0.95
 ) -> str:
     """Write the rows of :func:`lagsweep.sweeps.compare_rows.comparison_rows` for people."""
-    tables = [*_speed(rows), *_paired(rows), *_lag(rows), *_time(rows)]
+    tables = [*_speed(rows), *_paired(rows), *_lag(rows), *_time(rows), *_work(rows)]
     return "\n".join([*tables, *notes(rows, workload, drift_per_version, confidence)])
 
 
@@ -145,9 +173,8 @@ def notes(
         f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']} seeds. ESS is the "
         f"expected normalized ESS of a batch at an assumed drift_per_version of {drift_per_version:g}; "
         "effective tokens are tokens times it.",
-        "train, publish, wait: the trainer's time in steps, held up by a publication, and waiting for "
-        "rollouts. slots: slot time in use. waste: decoded tokens dropped for age, evicted or cancelled. "
-        "bias: mean length trained / the law's mean. rollouts: in a batch.",
+        "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "
+        "law's mean. A column of time in which no system has anything is left out.",
         *_legend(rows),
         *_warnings(rows),
     ]
