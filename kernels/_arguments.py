@@ -59,7 +59,7 @@ def real_numbers(
     above: float | None = None,
     maximum: float | None = None,
     infinity: bool = False,
-    way_out: str = "Give a finite number in that range.",
+    way_out: str | None = None,
 ) -> NDArray[np.float64]:
     """Check one real argument.
 
@@ -73,8 +73,8 @@ def real_numbers(
         Closed lower bound, open lower bound, closed upper bound.
     infinity : bool
         Whether plus infinity is a legal value (a limit of the formula).
-    way_out : str
-        The last sentence of the message.
+    way_out : str, optional
+        The last sentence of the message; one that fits the rule when left out.
 
     Returns
     -------
@@ -92,9 +92,11 @@ def real_numbers(
     array([1. , 2.5])
     """
     numbers = _raw_array(name, value).astype(np.float64)
-    _refuse(name, "must not be NaN", numbers, np.isnan(numbers), way_out)
+    finite = "Give a finite number."
+    _refuse(name, "must not be NaN", numbers, np.isnan(numbers), finite)
     if not infinity:
-        _refuse(name, "must be finite", numbers, np.isinf(numbers), way_out)
+        _refuse(name, "must be finite", numbers, np.isinf(numbers), finite)
+    way_out = way_out or "Give a number in that range."
     if minimum is not None:
         _refuse(name, f"must be at least {minimum:g}", numbers, numbers < minimum, way_out)
     if above is not None:
@@ -110,7 +112,7 @@ def whole_numbers(
     *,
     minimum: int,
     maximum: int = 2**53,
-    way_out: str = "Give a whole number in that range.",
+    way_out: str | None = None,
 ) -> NDArray[np.int64]:
     """Check one whole argument; a float without a fraction (``8.0``) counts as whole.
 
@@ -122,8 +124,8 @@ def whole_numbers(
         What the user gave.
     minimum, maximum : int
         Closed bounds; the upper one keeps every product inside int64.
-    way_out : str
-        The last sentence of the message.
+    way_out : str, optional
+        The last sentence of the message; one that fits the rule when left out.
 
     Returns
     -------
@@ -142,8 +144,10 @@ def whole_numbers(
     """
     numbers = _raw_array(name, value)
     if numbers.dtype.kind == "f":
-        _refuse(name, "must not be NaN", numbers, np.isnan(numbers), way_out)
-        _refuse(name, "must be a whole number", numbers, np.floor(numbers) != numbers, way_out)
+        whole = way_out or "Give a whole number."
+        _refuse(name, "must not be NaN", numbers, np.isnan(numbers), whole)
+        _refuse(name, "must be a whole number", numbers, np.floor(numbers) != numbers, whole)
+    way_out = way_out or "Give a whole number in that range."
     _refuse(name, f"must be at least {minimum}", numbers, numbers < minimum, way_out)
     _refuse(name, f"must be at most {maximum}", numbers, numbers > maximum, way_out)
     return numbers.astype(np.int64)

@@ -15,7 +15,8 @@ Per layer and token the backward pass needs these elements, of 2 bytes each (Kor
 With multi-head attention, an ungated MLP of f = 4 h and dropout this is the paper's ``34 h + 5 a s`` bytes
 per token, and without the last two lines Megatron-LM's ``18 h + 4 f``. Megatron-LM charges that to
 grouped-query and gated models too; we count the tensors they have (fewer keys, one more in the MLP, no
-dropout).
+dropout). Its estimate also holds what is not the layers': input ids, the embedding's dropout, the logits
+(:func:`logits_peak_bytes` here) and, without sequence parallelism, 5 % on top and ``f = 4 h`` for any model.
 
 ``selective`` recomputes the attention's inside; fused (flash) attention never writes it. ``full`` keeps each
 layer's input and recomputes one layer at a time, so one layer's other tensors come on top. Sequence

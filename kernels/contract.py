@@ -14,7 +14,10 @@ systems' names: ``schema``.
 
 Conventions chosen where systems differ: log-probabilities up to 1e-6 pass (float32 rounding); a temperature
 of 0 is refused (its log-probabilities are not the sampler's); a scalar reward is fine, null never is;
-"aborted" is known but cannot be trained on; versions are numbers, not texts.
+"aborted" is known but cannot be trained on, and a stop reason that is not known is refused; versions and
+token ids are integers, not texts or floats; an empty prompt, response or reward mapping is refused.
+Log-probabilities that are all 0, and truncated sampling without a record of its mode, are valid and give a
+warning. Whether "eos" is true can only be said when ``eos_token_ids`` are given.
 """
 
 from __future__ import annotations

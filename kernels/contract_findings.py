@@ -22,7 +22,7 @@ RULES: dict[str, tuple[str, str]] = {
     "version_unpublished": (ERROR, "no record is newer than the published version"),
     "lag_over_limit": (ERROR, "the lag is within the limit"),
     "tokens_type": (ERROR, "tokens are one flat list"),
-    "token_id": (ERROR, "a token id is a whole number"),
+    "token_id": (ERROR, "a token id is an integer"),
     "token_range": (ERROR, "a token id lies in the vocabulary"),
     "prompt_empty": (ERROR, "a prompt has tokens"),
     "response_empty": (ERROR, "a response has tokens"),

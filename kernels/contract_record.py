@@ -15,7 +15,7 @@ import numpy as np
 
 from lagsweep.errors import nearest
 from lagsweep.kernels.contract_findings import ContractFinding, Plainly, make_finding
-from lagsweep.kernels.contract_schemas import REQUIRED, RecordSchema
+from lagsweep.kernels.contract_schemas import OPTIONAL, REQUIRED, RecordSchema, better_schema
 
 _WHOLE = (int, np.integer)
 _REAL = (int, float, np.integer, np.floating)
@@ -143,12 +143,22 @@ class RecordCheck:
         if name in self.values:
             return True
         if name in self.schema.required:
-            label = self.schema.label(name)
-            known = {*REQUIRED, *self.schema.fields.values()}
-            hint = nearest(label, [key for key in self.record if isinstance(key, str) and key not in known])
-            way_out = hint or "Record it where the rollout is made."
+            way_out = self._where_it_may_be(name) or "Record it where the rollout is made."
             self.add("missing_field", name, "is required", Plainly("nothing"), way_out)
         return False
+
+    def _where_it_may_be(self, name: str) -> str:
+        """Say where a missing field lies: under another system's name, or misspelt; "" if neither."""
+        known = {*REQUIRED, *OPTIONAL, *self.schema.fields.values()}
+        other = better_schema(self.schema, self.record)
+        if other is not None:
+            label = other.fields.get(name) if other.fields else name
+            if label in self.record:
+                return f"It is {label!r} in schema {other.name!r}; check with that schema."
+            # What has a meaning there is no misspelling of ours.
+            known |= set(other.fields.values())
+        others = [key for key in self.record if isinstance(key, str) and key not in known]
+        return nearest(self.schema.label(name), others)
 
     def add_all(
         self, code: str, name: str, rule: str, values: list[Any], bad: list[int], way_out: str

@@ -26,6 +26,19 @@ REQUIRED = (
     "stop_reason",
     "verifier_version",
 )
+OPTIONAL = (
+    "loss_mask",
+    "tool_mask",
+    "token_versions",
+    "teacher_logprobs",
+    "group_id",
+    "episode_id",
+    "error",
+    "messages",
+    "turns",
+    "response_text",
+    "logprobs_mode",
+)
 _TOKENS = ("prompt_tokens", "response_tokens", "behavior_logprobs")
 
 
@@ -202,3 +215,32 @@ def schema_named(name: str) -> RecordSchema:
             return schema
     way_out = nearest(str(name), SCHEMA_NAMES) or "Rename the fields before the check."
     raise ConfigError(message("schema", f"must be one of {', '.join(SCHEMA_NAMES)}", name, way_out))
+
+
+def better_schema(schema: RecordSchema, record: Mapping[str, Any]) -> RecordSchema | None:
+    """Find the schema whose field names a record has, when it has more of them than of the schema asked for.
+
+    Parameters
+    ----------
+    schema : RecordSchema
+        The schema asked for.
+    record : mapping
+        The record.
+
+    Returns
+    -------
+    RecordSchema or None
+        The one with most of its names in the record; None where the schema asked for has as many.
+
+    Examples
+    --------
+    >>> better_schema(schema_named("lagsweep"), {"completion_ids": [5], "prompt_ids": [2]}).name
+    'trl'
+    >>> better_schema(schema_named("lagsweep"), {"response_tokens": [5], "prompt_ids": [2]})
+    """
+
+    def names_there(candidate: RecordSchema) -> int:
+        return sum(label in record for label in {candidate.label(name) for name in candidate.required})
+
+    best = max(_SCHEMAS, key=names_there)
+    return best if names_there(best) > names_there(schema) else None

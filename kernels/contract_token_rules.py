@@ -46,7 +46,7 @@ def check_tokens(check: RecordCheck, name: str, empty_code: str) -> list[Any] | 
     if set(map(type, tokens)) == {int} and min(tokens) >= 0 and (size is None or max(tokens) < size):
         return tokens
     wrong = [i for i, token in enumerate(tokens) if not is_whole(token)]
-    check.add_all("token_id", name, "must be a whole number", tokens, wrong, "Keep the sampled ids.")
+    check.add_all("token_id", name, "must be an integer", tokens, wrong, "Keep the sampled ids.")
     limit = math.inf if size is None else size
     outside = [i for i, token in enumerate(tokens) if is_whole(token) and not 0 <= token < limit]
     rule = "must be 0 or more" if size is None else f"must lie between 0 and {size - 1}"

@@ -114,8 +114,8 @@ def peak_memory(phases: Mapping[str, Any], device_bytes: Any = None) -> PeakMemo
     ('training', 50, 'adam', -2, False)
     """
     if not isinstance(phases, Mapping) or not phases:
-        way_out = "Give {'rollout': [...], 'training': [...]}."
-        raise ConfigError(message("phases", "must name at least one phase", phases, way_out))
+        rule = "must name at least one phase" if isinstance(phases, Mapping) else "must map names to sizes"
+        raise ConfigError(message("phases", rule, phases, "Give {'rollout': [...], 'training': [...]}."))
     read = {phase: _components(phase, parts) for phase, parts in phases.items()}
     device = None if device_bytes is None else amount("device_bytes", device_bytes)
     flat = {f"{phase}[{name}]": value for phase, parts in read.items() for name, value in parts.items()}

@@ -290,7 +290,7 @@ def expected_maximum_lognormal(draws: ArrayLike, sigma: ArrayLike, mu: ArrayLike
     n, s, m = broadcast(
         draws=whole_numbers("draws", draws, minimum=1, maximum=_LARGEST_GROUP),
         sigma=real_numbers(
-            "sigma", sigma, minimum=0, maximum=30, way_out="A law wider than that has no use."
+            "sigma", sigma, minimum=0, maximum=30, way_out="Give 0 to 30; a wider law has no use."
         ),
         mu=real_numbers("mu", mu),
     )

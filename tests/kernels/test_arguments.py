@@ -52,21 +52,23 @@ def test_arrays_that_cannot_be_stacked_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("rules", "value", "rule"),
+    ("rules", "value", "rule", "way_out"),
     [
-        ({}, np.nan, "must not be NaN"),
-        ({}, np.inf, "must be finite"),
-        ({"infinity": True}, np.nan, "must not be NaN"),
-        ({"minimum": 2}, 1, "must be at least 2"),
-        ({"above": 2}, 2, "must be greater than 2"),
-        ({"maximum": 2}, 3, "must be at most 2"),
+        ({}, np.nan, "must not be NaN", "Give a finite number."),
+        ({}, np.inf, "must be finite", "Give a finite number."),
+        ({"infinity": True}, np.nan, "must not be NaN", "Give a finite number."),
+        ({"minimum": 2, "way_out": "Count from 2."}, np.nan, "must not be NaN", "Give a finite number."),
+        ({"minimum": 2, "way_out": "Count from 2."}, 1, "must be at least 2", "Count from 2."),
+        ({"minimum": 2}, 1, "must be at least 2", "Give a number in that range."),
+        ({"above": 2}, 2, "must be greater than 2", "Give a number in that range."),
+        ({"maximum": 2}, 3, "must be at most 2", "Give a number in that range."),
     ],
 )
-def test_a_broken_bound_names_the_first_value_that_breaks_it(rules, value, rule):
+def test_a_broken_bound_names_the_first_value_that_breaks_it(rules, value, rule, way_out):
     with pytest.raises(ConfigError) as caught:
         real_numbers("x", [2.5 if rules.get("maximum") != 2 else 1.0, value, value], **rules)
 
-    assert str(caught.value) == f"x: {rule} (got {float(value)}). Give a finite number in that range."
+    assert str(caught.value) == f"x: {rule} (got {float(value)}). {way_out}"
 
 
 def test_infinity_is_a_value_where_a_formula_has_a_limit():
@@ -77,9 +79,11 @@ def test_infinity_is_a_value_where_a_formula_has_a_limit():
 
 def test_whole_numbers_may_be_floats_without_a_fraction():
     assert whole_numbers("n", [8.0, 2], minimum=1).dtype == np.int64
-    with pytest.raises(ConfigError, match=r"^n: must be a whole number \(got 8.5\)"):
+    with pytest.raises(ConfigError, match=r"^n: must be a whole number \(got 8.5\)\. Give a whole number\.$"):
         whole_numbers("n", 8.5, minimum=1)
-    with pytest.raises(ConfigError, match=r"^n: must be at most 9007199254740992 \(got inf\)"):
+    with pytest.raises(
+        ConfigError, match=r"^n: must be at most 9007199254740992 \(got inf\)\. Give .* range"
+    ):
         whole_numbers("n", np.inf, minimum=1)
     with pytest.raises(ConfigError, match=r"^n: must not be NaN"):
         whole_numbers("n", np.nan, minimum=1)

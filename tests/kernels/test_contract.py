@@ -422,6 +422,41 @@ def test_a_misspelt_field_is_pointed_out():
     ]
 
 
+def test_a_record_in_another_systems_words_is_told_which_schema_has_them():
+    record = json.loads(bug("bug-mask-09")["input"]["jsonl"][0])
+    ways_out = {f.path: f.split("(got nothing). ")[1] for f in rollout_contract_errors(record)}
+
+    assert ways_out["behavior_logprobs"] == (
+        "It is 'completion_logprobs' in schema 'minimal'; check with that schema."
+    )
+    assert ways_out["response_tokens"] == (
+        "It is 'completion_token_ids' in schema 'minimal'; check with that schema."
+    )
+    # Neither another schema's field nor an optional one of ours is a misspelling of what is missing.
+    assert ways_out["prompt_tokens"] == ways_out["prompt_id"] == "Record it where the rollout is made."
+    assert rollout_contract_errors({**without("prompt_id"), "group_id": "g", "index": 0}) == [
+        "prompt_id: is required (got nothing). Record it where the rollout is made."
+    ]
+
+
+def test_ids_kept_as_floats_are_no_integers_even_without_a_fraction():
+    case = next(c for c in cases("rollout_contract.json") if c["id"] == "contract-28")
+    (found,) = rollout_contract_errors(case["inputs"]["record"])
+
+    assert found == (
+        "response_tokens[0]: must be an integer, as 3 values are not (got 314.0). Keep the sampled ids."
+    )
+
+
+def test_the_hint_at_a_schema_also_leads_back_to_ours():
+    (found,) = rollout_contract_errors({**without(), "prompt_ids": [1], "completion_ids": [2]}, schema="trl")
+
+    assert found == (
+        "sampling_per_token_logps: is required (got nothing). "
+        "It is 'behavior_logprobs' in schema 'lagsweep'; check with that schema."
+    )
+
+
 def test_all_violations_are_reported_not_only_the_first():
     record = good_record(
         policy_version=-1,

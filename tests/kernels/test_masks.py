@@ -273,7 +273,7 @@ def test_counts_are_64_bit_for_narrow_masks():
         ),
         (
             lambda: completion_token_mask([[5, 6]], [2.5]),
-            "eos_token_ids: must be a whole number (got 2.5). Give a whole number in that range.",
+            "eos_token_ids: must be a whole number (got 2.5). Give a whole number.",
         ),
         (
             lambda: completion_token_mask([[5, 6]], [2], threads=0),

@@ -230,6 +230,15 @@ def test_the_peak_agrees_with_the_stored_cases(case):
     assert dict(peak.phase_totals) == expected["phase_totals"]
 
 
+def test_sizes_without_names_of_phases_are_refused():
+    with pytest.raises(ConfigError) as caught:
+        peak_memory([14, 16])
+
+    assert str(caught.value) == (
+        "phases: must map names to sizes (got [14, 16]). Give {'rollout': [...], 'training': [...]}."
+    )
+
+
 def test_which_zero2_terms_are_sharded_is_shown_term_by_term():
     bug = BUGS["bug-mem-01"]
     totals = {}

@@ -193,7 +193,7 @@ def test_group_utilization_broadcasts_like_its_scalars():
         ),
         (
             lambda: group_utilization(1, [1.0], 2, seconds_per_token=0),
-            "seconds_per_token: must be greater than 0 (got 0.0). Give a finite number in that range.",
+            "seconds_per_token: must be greater than 0 (got 0.0). Give a number in that range.",
         ),
     ],
 )
