@@ -75,6 +75,11 @@ class System:
     bound_kind: str
 
 
+def whole_workload(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Give the fields that all systems have in common: ``DEFAULT_WORKLOAD`` with some changes."""
+    return {**DEFAULT_WORKLOAD, **(changes or {})}
+
+
 def compared_systems(
     named: Sequence[tuple[str, Mapping[str, Any]]],
     workload: Mapping[str, Any] | None = None,
@@ -113,7 +118,7 @@ def compared_systems(
         if system in wanted[:position]:
             way_out = "Leave one out, or give it other knobs."
             raise ConfigError(message("systems", "must differ", system[0], way_out))
-    common = {**DEFAULT_WORKLOAD, **(workload or {})}
+    common = whole_workload(workload)
     systems = [_system(name, knobs, common) for name, knobs in wanted]
     for field in ABORT_FIELDS:
         if (workload or {}).get(field) and all(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 from lagsweep.sweeps.compare_rows import LAG_COLUMNS
@@ -138,22 +139,30 @@ def _work(rows: list[dict[str, Any]]) -> list[str]:
     return _grid("Work", ["", "waste", "length bias", "rollouts/batch"], lines)
 
 
-def workload_text(config: dict[str, Any], law: str) -> str:
-    """Name a workload in one sentence: settings of a configuration, full."""
-    groups, size = config["batch_groups"], config["group_size"]
-    text = (
-        f"Workload: {config['rollout_workers']} slots of {config['decode_tokens_per_second']:g} tokens/s"
-        + (
-            f" (slowdown {config['decode_slowdown_per_rollout']:g})"
-            if config["decode_slowdown_per_rollout"]
-            else ""
-        )
-        + f", lengths {law}, batches of {groups} × {size}, "
-        f"a step of {config['train_overhead_seconds']:g} s + tokens / {config['train_tokens_per_second']:g}, "
-        f"publications of {config['sync_seconds']:g} s, {config['duration_seconds']:g} s of which "
-        f"{config['warmup_seconds']:g} s warm-up."
-    )
-    return text
+def workload_text(workload: Mapping[str, Any]) -> str:
+    """Name a workload in one sentence.
+
+    Parameters
+    ----------
+    workload : mapping
+        Fields of the configuration that all systems have in common.
+    """
+    from lagsweep.sweeps.length_laws import LengthLaw
+
+    law = workload["response_length"]
+    law = law if isinstance(law, LengthLaw) else LengthLaw.from_dict(law)
+    slowdown = workload["decode_slowdown_per_rollout"]
+    parts = [
+        f"{workload['rollout_workers']} slots of {workload['decode_tokens_per_second']:g} tokens/s"
+        + (f" (slowdown {slowdown:g})" if slowdown else ""),
+        f"lengths {law.name}",
+        f"batches of {workload['batch_groups']} × {workload['group_size']}",
+        f"a step of {workload['train_overhead_seconds']:g} s + tokens / "
+        f"{workload['train_tokens_per_second']:g}",
+        f"publications of {workload['sync_seconds']:g} s",
+        f"{workload['duration_seconds']:g} s of which {workload['warmup_seconds']:g} s warm-up",
+    ]
+    return f"Workload: {', '.join(parts)}."
 
 
 def comparison_text(
@@ -161,7 +170,7 @@ def comparison_text(
 ) -> str:
     """Write the rows of :func:`lagsweep.sweeps.compare_rows.comparison_rows` for people."""
     tables = [*_speed(rows), *_paired(rows), *_lag(rows), *_time(rows), *_work(rows)]
-    return "\n".join([*tables, *notes(rows, workload, drift_per_version, confidence)])
+    return "\n".join([*_legend(rows), *tables, *notes(rows, workload, drift_per_version, confidence)])
 
 
 def notes(
@@ -175,20 +184,25 @@ def notes(
         "effective tokens are tokens times it.",
         "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "
         "law's mean. A column of time in which no system has anything is left out.",
-        *_legend(rows),
         *_warnings(rows),
     ]
     return [line for text in texts for line in textwrap.wrap(text, WIDTH)]
 
 
 def _legend(rows: list[dict[str, Any]]) -> list[str]:
-    return [
-        f"{row['label']}: {row['preset']} with "
-        + ", ".join(f"{name} = {_plain(value)}" for name, value in row["knobs"].items())
-        + "."
+    """Say which knobs were set, before the tables that need it."""
+    lines = [
+        line
         for row in rows
         if row["knobs"]
+        for line in textwrap.wrap(
+            f"{row['label']}: "
+            + ", ".join(f"{name} = {_plain(value)}" for name, value in row["knobs"].items()),
+            WIDTH,
+            subsequent_indent="  ",
+        )
     ]
+    return [*lines, ""] if lines else []
 
 
 def _plain(value: Any) -> str:

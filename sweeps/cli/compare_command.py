@@ -56,14 +56,14 @@ def command(
     from lagsweep.sweeps.batch import Cancelled
     from lagsweep.sweeps.cli.config_flags import changes_from_flags
     from lagsweep.sweeps.cli.signals import stop_at_safe_point
-    from lagsweep.sweeps.compare import compare_systems, compared_systems
+    from lagsweep.sweeps.compare import compare_systems, compared_systems, whole_workload
     from lagsweep.sweeps.compare_rows import comparison_rows
+    from lagsweep.sweeps.compare_table import comparison_text, workload_text
     from lagsweep.sweeps.compile_notice import compile_first
     from lagsweep.sweeps.progress import progress_for_terminal
 
-    compared = compared_systems(
-        [read_system(text) for text in systems], changes_from_flags(flags), baseline=baseline
-    )
+    changes = changes_from_flags(flags)
+    compared = compared_systems([read_system(text) for text in systems], changes, baseline=baseline)
     progress = progress_for_terminal(quiet=quiet)
     with stop_at_safe_point() as stop:
         try:
@@ -78,18 +78,15 @@ def command(
 
         write_comparison_page(ds, rows, compared, page)
         click.echo(f"page written to {page}", err=True)
-    _print(rows, compared, ds.attrs["drift_per_version"], as_json=as_json)
+    drift = ds.attrs["drift_per_version"]
+    if as_json:
+        _print_json(rows, compared, drift)
+    else:
+        click.echo(comparison_text(rows, workload_text(whole_workload(changes)), drift))
     return 0
 
 
-def _print(rows: list[dict[str, Any]], compared: list[Any], drift: float, *, as_json: bool) -> None:
-    from lagsweep.sweeps.compare_table import comparison_text, workload_text
-
-    config = compared[0].config
-    if not as_json:
-        law = config.response_length.name
-        click.echo(comparison_text(rows, workload_text(config.to_dict(full=True), law), drift))
-        return
+def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -> None:
     facts = {
         "against": rows[0]["against"],
         "seeds": rows[0]["seeds"],
