@@ -36,7 +36,6 @@ from lagsweep.kernels.engine_queue import (
     _drop_stale_kernel,
     admit_group,
     join_queue,
-    longest_queued,
 )
 from lagsweep.kernels.engine_state import (
     AT_DEQUEUE,
@@ -58,6 +57,7 @@ from lagsweep.kernels.engine_state import (
     G_FILTERED,
     G_FINISHED,
     G_LIVE_NEXT,
+    G_NEXT,
     G_NUMBER,
     G_STARTED,
     G_TOKENS,
@@ -521,7 +521,7 @@ def _advance_engine_kernel(
                             join_queue(params, state, groups, record)
                             limit = params[P_MAX_QUEUE_GROUPS]
                             if limit > 0 and state[S_QUEUE_GROUPS] > limit:
-                                record = longest_queued(params, state, groups)
+                                record = groups[0, G_NEXT]  # in the queue for longest
                                 reason = np.int64(EVICTED)
                         if reason != QUEUED:
                             _drop_group_kernel(

@@ -1,9 +1,9 @@
 """Lists of groups in the general engine: queued, live, requeued, popped, and unused records.
 
-All lists are chained through the groups' records; record 0 is the end mark. The queue stands in the order in
-which the trainer takes it (arrival for the orders `fifo`, `started` and `random`). Live groups, running or
-queued, stand in the order of admission; with the order `started` a front is kept: the groups before
-it are all queued, so "the B oldest live groups are ready" is one comparison.
+All lists are chained through the groups' records; record 0 is the end mark. The queue stands in the order of
+arrival; for the orders by version, its groups stand in a second list as the trainer takes them. Live groups,
+running or queued, stand in the order of admission; with the order `started` a front is kept: the groups
+before it are all queued, so "the B oldest live groups are ready" is one comparison.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from lagsweep.kernels.engine_state import (
     FILTERED,
     FRESHEST,
     G_ADMISSION,
-    G_ARRIVAL,
     G_DRAWN,
     G_FILTERED,
     G_FINISHED,
@@ -27,6 +26,8 @@ from lagsweep.kernels.engine_state import (
     G_NUMBER,
     G_PREVIOUS,
     G_QUEUED,
+    G_RANK_NEXT,
+    G_RANK_PREVIOUS,
     G_REQUEUED,
     G_RUNNING,
     G_STARTED,
@@ -61,7 +62,6 @@ from lagsweep.kernels.engine_state import (
     S_LEFT_ROLLOUTS,
     S_LEFT_TOKENS,
     S_NEXT_ADMISSION,
-    S_NEXT_ARRIVAL,
     S_NEXT_GROUP,
     S_PLACES,
     S_QUEUE_GROUPS,
@@ -117,62 +117,65 @@ def leave_live(params, state, groups, record):
 
 
 @jit(inline=True, counted=False)
-def leave_queue(state, groups, record):
+def is_ranked(params):
+    """Say whether the trainer takes groups by their version."""
+    return params[P_ORDER] == OLDEST_VERSION or params[P_ORDER] == FRESHEST
+
+
+@jit(inline=True, counted=False)
+def leave_queue(params, state, groups, record):
     """Take a group out of the queue."""
     before = groups[record, G_PREVIOUS]
     after = groups[record, G_NEXT]
     groups[before, G_NEXT] = after
     groups[after, G_PREVIOUS] = before
+    if is_ranked(params):
+        before = groups[record, G_RANK_PREVIOUS]
+        after = groups[record, G_RANK_NEXT]
+        groups[before, G_RANK_NEXT] = after
+        groups[after, G_RANK_PREVIOUS] = before
     state[S_QUEUE_TOKENS] -= groups[record, G_TOKENS]
     state[S_QUEUE_GROUPS] -= 1
 
 
+@jit(counted=False)
+def _rank_kernel(params, state, groups, record):
+    """Put a group at its place by version among the queued, behind those of the same version."""
+    version = groups[record, G_VERSION]
+    if params[P_ORDER] == OLDEST_VERSION:
+        before = groups[0, G_RANK_PREVIOUS]
+        while before != 0 and groups[before, G_VERSION] > version:
+            before = groups[before, G_RANK_PREVIOUS]
+            state[S_COST] += 1
+        after = groups[before, G_RANK_NEXT]
+    else:
+        after = groups[0, G_RANK_NEXT]
+        while after != 0 and groups[after, G_VERSION] >= version:
+            after = groups[after, G_RANK_NEXT]
+            state[S_COST] += 1
+        before = groups[after, G_RANK_PREVIOUS]
+    groups[record, G_RANK_NEXT] = after
+    groups[record, G_RANK_PREVIOUS] = before
+    groups[before, G_RANK_NEXT] = record
+    groups[after, G_RANK_PREVIOUS] = record
+
+
 @jit(inline=True, counted=False)
 def join_queue(params, state, groups, record):
-    """Put a ready group at its place in the queue."""
-    version = groups[record, G_VERSION]
-    order = params[P_ORDER]
-    after = np.int64(0)  # the group it stands before; 0: it is the last
-    if order == OLDEST_VERSION:
-        before = groups[0, G_PREVIOUS]
-        while before != 0 and groups[before, G_VERSION] > version:
-            after = before
-            before = groups[before, G_PREVIOUS]
-            state[S_COST] += 1
-    elif order == FRESHEST:
-        after = groups[0, G_NEXT]
-        while after != 0 and groups[after, G_VERSION] >= version:
-            after = groups[after, G_NEXT]
-            state[S_COST] += 1
-        before = groups[after, G_PREVIOUS]
-    else:
-        before = groups[0, G_PREVIOUS]
-    groups[record, G_NEXT] = after
-    groups[record, G_PREVIOUS] = before
-    groups[before, G_NEXT] = record
-    groups[after, G_PREVIOUS] = record
+    """Put a ready group at the end of the queue."""
+    last = groups[0, G_PREVIOUS]
+    groups[record, G_NEXT] = 0
+    groups[record, G_PREVIOUS] = last
+    groups[last, G_NEXT] = record
+    groups[0, G_PREVIOUS] = record
     groups[record, G_STATE] = G_QUEUED
-    groups[record, G_ARRIVAL] = state[S_NEXT_ARRIVAL]
-    state[S_NEXT_ARRIVAL] += 1
     state[S_QUEUE_TOKENS] += groups[record, G_TOKENS]
     state[S_QUEUE_GROUPS] += 1
-    state[S_QUEUE_OLDEST] = min(state[S_QUEUE_OLDEST], version)
-    if order == STARTED and state[S_FRONT] == record:
+    state[S_QUEUE_OLDEST] = min(state[S_QUEUE_OLDEST], groups[record, G_VERSION])
+    if is_ranked(params):
+        _rank_kernel(params, state, groups, record)
+    if params[P_ORDER] == STARTED and state[S_FRONT] == record:
         _advance_front_kernel(state, groups)
-
-
-@jit(counted=False)
-def longest_queued(params, state, groups):
-    """Find the group that has been in the queue for longest."""
-    record = groups[0, G_NEXT]
-    if params[P_ORDER] == OLDEST_VERSION or params[P_ORDER] == FRESHEST:
-        other = groups[record, G_NEXT]
-        while other != 0:
-            if groups[other, G_ARRIVAL] < groups[record, G_ARRIVAL]:
-                record = other
-            other = groups[other, G_NEXT]
-            state[S_COST] += 1
-    return record
 
 
 @jit(inline=True, counted=False)
@@ -262,7 +265,7 @@ def _drop_group_kernel(
     size = params[P_GROUP_SIZE]
     tokens = groups[record, G_TOKENS]
     if groups[record, G_STATE] == G_QUEUED:
-        leave_queue(state, groups, record)
+        leave_queue(params, state, groups, record)
     leave_live(params, state, groups, record)
     first = record * size
     if measured:
@@ -288,7 +291,7 @@ def _drop_group_kernel(
 
 @jit(counted=False)
 def _drop_stale_kernel(params, state, groups, members, histograms, decile_edges, rollout_rows, measured):
-    """Every queued group that is too old leaves, in the order of the queue."""
+    """Every queued group that is too old leaves, in the order of arrival."""
     oldest_kept = state[S_VERSION] - params[P_MAX_LAG]
     oldest = np.int64(2**62)
     record = groups[0, G_NEXT]

@@ -135,7 +135,6 @@ DONE_PUBLISHED, DONE_POPPED, DONE_TRAINED = range(3)
     S_NEXT_NUMBER,
     S_NEXT_GROUP,
     S_NEXT_ADMISSION,
-    S_NEXT_ARRIVAL,
     S_NEXT_ROW,
     S_STARTED,  # groups admitted and not dropped
     S_PLACES,  # groups that left untrained and were not replaced yet
@@ -184,7 +183,7 @@ DONE_PUBLISHED, DONE_POPPED, DONE_TRAINED = range(3)
     S_BATCH_ROWS,
     S_TIMELINE_ROWS,
     S_COUNT,
-) = range(97)
+) = range(96)
 
 CHANNEL_FREE, CHANNEL_DRAINING, CHANNEL_TRANSFER = range(3)
 
@@ -204,12 +203,13 @@ CHANNEL_FREE, CHANNEL_DRAINING, CHANNEL_TRANSFER = range(3)
 (
     G_NEXT,  # in the queue, among the popped, among the requeued, or among the unused
     G_PREVIOUS,  # in the queue
+    G_RANK_NEXT,  # queued groups as the trainer takes them, for the orders by version
+    G_RANK_PREVIOUS,
     G_LIVE_NEXT,  # running and queued groups, in the order of admission
     G_LIVE_PREVIOUS,
     G_STATE,
     G_NUMBER,
     G_ADMISSION,
-    G_ARRIVAL,
     G_VERSION,  # oldest start among its members; -1: none has started
     G_TOKENS,  # of completed members
     G_STARTED,  # members
@@ -223,7 +223,7 @@ CHANNEL_FREE, CHANNEL_DRAINING, CHANNEL_TRANSFER = range(3)
     G_DEQUEUE_VERSION,
     G_DEQUEUE_PUBLICATIONS,
     G_COUNT,
-) = range(21)
+) = range(22)
 G_UNUSED, G_RUNNING, G_QUEUED, G_POPPED, G_REQUEUED = range(5)  # values of G_STATE
 
 # --- columns of a member -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from lagsweep._jit import jit
-from lagsweep.kernels.engine_queue import decile_of, free_record, leave_live, leave_queue
+from lagsweep.kernels.engine_queue import decile_of, free_record, is_ranked, leave_live, leave_queue
 from lagsweep.kernels.engine_state import (
     B_DEQUEUE_LAG_SUM,
     B_END,
@@ -39,6 +39,7 @@ from lagsweep.kernels.engine_state import (
     G_LIVE_NEXT,
     G_NEXT,
     G_POPPED,
+    G_RANK_NEXT,
     G_STATE,
     G_TOKENS,
     H_BINS,
@@ -180,9 +181,11 @@ def _take_batch_kernel(params, state, seed, groups, members, picks, rollout_rows
             picks[chosen] = picks[count]
         elif order == STARTED:
             record = groups[0, G_LIVE_NEXT]
+        elif is_ranked(params):
+            record = groups[0, G_RANK_NEXT]
         else:
             record = groups[0, G_NEXT]
-        leave_queue(state, groups, record)
+        leave_queue(params, state, groups, record)
         leave_live(params, state, groups, record)
         groups[record, G_STATE] = G_POPPED
         groups[record, G_NEXT] = 0

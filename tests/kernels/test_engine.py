@@ -144,6 +144,10 @@ def check_books(run):
     unused = chain(groups, state[at.S_FREE_HEAD], at.G_NEXT)
     running = [record for record in live if groups[record, at.G_STATE] == at.G_RUNNING]
     assert sorted(queue) == sorted(set(live) - set(running))
+    if run.config.queue_order in ("oldest_version", "freshest"):
+        ranked = chain(groups, groups[0, at.G_RANK_NEXT], at.G_RANK_NEXT)
+        sign = 1 if run.config.queue_order == "oldest_version" else -1
+        assert ranked == sorted(queue, key=lambda record: sign * groups[record, at.G_VERSION])
     assert sorted(live + popped + requeued + unused) == list(range(1, len(groups)))
     assert [len(queue), len(running), len(requeued), len(unused)] == [
         state[column] for column in (at.S_QUEUE_GROUPS, at.S_RUNNING, at.S_REQUEUED, at.S_FREE)
