@@ -7,7 +7,7 @@ differences between cells are taken seed by seed, which removes what they share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -191,6 +191,28 @@ def baseline_row(
         name: np.where(done, ds[f"baseline_{name}"].values.astype(np.float64), np.nan)[None] for name in names
     }
     return {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
+
+
+def baseline_values(ds: xarray.Dataset, metric: str, rows: Sequence[int]) -> np.ndarray | None:
+    """Give the sequential baseline's metric beside some cells: float64 (rows, seeds), NaN where not done.
+
+    None if the sweep has no baseline.
+    """
+    if "baseline_status" not in ds or f"baseline_{metric}" not in ds:
+        return None
+    template = ds["status"]
+    both = ds[[f"baseline_{metric}", "baseline_status"]].load()
+    values = both[f"baseline_{metric}"].astype(np.float64).where(both["baseline_status"] == DONE)
+    # It has the axes that matter to it alone; each cell takes its own.
+    dims = [dim for dim in template.dims if dim != "seed"]
+    places = (
+        np.unravel_index(np.asarray(rows, np.int64), [template.sizes[dim] for dim in dims]) if dims else ()
+    )
+    own = [(dim, place) for dim, place in zip(dims, places) if dim in values.dims]
+    array = values.transpose(*(dim for dim, _ in own), "seed").values
+    if not own:
+        return np.broadcast_to(array, (len(rows), array.shape[-1]))
+    return array[tuple(place for _, place in own)]
 
 
 def frontier(

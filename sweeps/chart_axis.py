@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from lagsweep.sweeps.chart_links import listening, picking, shade
+from lagsweep.sweeps.chart_links import inline, listening, picking, shade
 from lagsweep.sweeps.chart_style import BLUE, HEIGHT, WIDTH, axis_title, metric_title
 
 
@@ -44,7 +44,7 @@ def axis_chart(
         else alt.Axis(labelAngle=0),
     )
     y = alt.Y("value:Q", title=metric_title(metric), scale=alt.Scale(zero=False))
-    data = alt.Data(values=list(rows))
+    data = inline(rows)
     base = alt.Chart(data).encode(x, opacity=shade(linked))
     level = f"{confidence:.0%}"
     points = base.mark_point(filled=True, size=50, color=BLUE).encode(

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from lagsweep.sweeps.chart_links import listening, picking, shade
+from lagsweep.sweeps.chart_links import inline, listening, picking, shade
 from lagsweep.sweeps.chart_style import BLUE, GREY, ORANGE, WIDTH
 
 ROW = 26
@@ -29,7 +29,7 @@ def difference_chart(
     """
     labels = list(dict.fromkeys(row["label"] for row in rows))
     metrics = list(dict.fromkeys(row["metric"] for row in rows))
-    data = alt.Data(values=list(rows))
+    data = inline(rows)
     rows_axis = alt.Axis(labelLimit=170, grid=True, ticks=False, domain=False)
     base = alt.Chart(data).encode(
         alt.Y("label:N", title=None, sort=labels, axis=rows_axis),
@@ -56,10 +56,10 @@ def difference_chart(
             alt.Tooltip("high:Q", title=f"{level} to", format="+.2%"),
         ],
     )
-    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3])
+    zero = alt.Chart(inline([{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3])
     chart = alt.layer(
         zero.encode(alt.X("zero:Q")),
         base.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), alt.X2("high:Q")),
         picking(points, linked),
-    ).properties(width=WIDTH, height=alt.Step(ROW / max(1, len(metrics))))
+    ).properties(width=WIDTH, height=ROW * len(labels))
     return listening(chart, linked)

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from lagsweep.sweeps.chart_links import brushing, listening, shade
+from lagsweep.sweeps.chart_links import brushing, inline, listening, picking, shade
 from lagsweep.sweeps.chart_style import (
     CATEGORIES,
     GREY,
@@ -81,8 +81,8 @@ def frontier_chart(
     linked : bool
         Add a brush, and the parameter that other charts set to highlight cells.
     """
-    data = alt.Data(values=list(rows))
-    x = alt.X("x:Q", title=metric_title(ess), scale=alt.Scale(zero=False, padding=12))
+    data = inline(rows)
+    x = alt.X("x:Q", title=metric_title(ess), scale=alt.Scale(zero=False, padding=12, nice=False))
     y = alt.Y("y:Q", title=metric_title(throughput), scale=alt.Scale(zero=False, padding=12))
     colour, shape = _series(rows, axes)
     line = (
@@ -106,7 +106,7 @@ def frontier_chart(
     if shape is not None:
         encodings["shape"] = shape
     points = points.encode(x, y, **encodings)
-    points = brushing(points, linked)
+    points = picking(brushing(points, linked), linked)
     layers = [line, bars.encode(opacity=faded), spans.encode(opacity=faded), points]
     layers += _baseline_layers(baseline, throughput, ess, x, y)
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
@@ -132,7 +132,7 @@ def _series(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> tuple[Any
         if len(values[name]) <= len(SHAPES):
             legend = alt.Legend(title=_legend_title(name), symbolFillColor=GREY, symbolStrokeWidth=0)
             shape = alt.Shape(
-                f"{name}:O",
+                f"{name}:N",
                 legend=legend,
                 scale=alt.Scale(domain=values[name], range=SHAPES[: len(values[name])]),
             )
@@ -176,7 +176,7 @@ def _baseline_layers(
     if baseline is None or plain_value(baseline[throughput]) is None or plain_value(baseline[ess]) is None:
         return []
     value = {"x": plain_value(baseline[ess]), "y": plain_value(baseline[throughput]), "text": "sequential"}
-    data = alt.Data(values=[value])
+    data = inline([value])
     mark = alt.Chart(data).mark_point(shape="diamond", size=110, strokeWidth=2, color=CATEGORIES[1])
     text = alt.Chart(data).mark_text(align="right", dx=-10, fontSize=11, color=GREY)
     return [mark.encode(x, y), text.encode(x, y, alt.Text("text:N"))]

@@ -7,39 +7,13 @@ from typing import Any
 
 import altair as alt
 
-from lagsweep.sweeps.chart_links import listening, picking, shade
+from lagsweep.sweeps.chart_links import inline, listening, picking, shade
 from lagsweep.sweeps.chart_style import axis_title, metric_title, short_number
 
 TILE, TILE_WIDTH = 40, 62
 _SHORT = {"queue_cap": "cap, tokens", "max_lag": "max lag", "sync_cadence": "cadence"}
+_GAPS = alt.Scale(paddingInner=0.02, paddingOuter=0)
 MOST_LABELLED = 10  # tiles along an axis that still leave room for numbers
-
-
-def heatmap_rows(
-    rows: Sequence[Mapping[str, Any]], metrics: Sequence[str], x: str, y: str | None
-) -> list[dict[str, Any]]:
-    """Give cells as the chart takes them: ``<metric>`` and ``<metric>_half_width`` become columns.
-
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Of ``Frontier.frame``.
-    metrics : sequence of str
-    x, y : str
-        The axes; y may be None.
-    """
-    from lagsweep.sweeps.chart_style import plain_value
-
-    return [
-        {
-            "cell": plain_value(row["cell"]),
-            x: plain_value(row[x]),
-            **({y: plain_value(row[y])} if y is not None else {}),
-            **{metric: plain_value(row[metric]) for metric in metrics},
-            **{f"{metric}_half_width": plain_value(row[f"{metric}_half_width"]) for metric in metrics},
-        }
-        for row in rows
-    ]
 
 
 def number_format(metric: str, values: Sequence[float | None]) -> str:
@@ -49,6 +23,16 @@ def number_format(metric: str, values: Sequence[float | None]) -> str:
     if largest <= 1:
         return ".3f"
     return ",.0f" if largest >= 100 else ",.1f" if largest >= 10 else ".2f"
+
+
+def tile_rows(rows: Sequence[Mapping[str, Any]], metric: str, x: str, y: str | None) -> list[dict[str, Any]]:
+    """Give what the tiles of one metric need: the cell, its place, ``value`` and ``half``."""
+    shown = [name for name in (x, y) if name is not None]
+    half = f"{metric}_half_width"
+    return [
+        {"cell": row["cell"], **{name: row[name] for name in shown}, "value": row[metric], "half": row[half]}
+        for row in rows
+    ]
 
 
 def heatmap_chart(
@@ -68,7 +52,7 @@ def heatmap_chart(
     Parameters
     ----------
     rows : sequence of mappings
-        As :func:`heatmap_rows` gives.
+        ``cell``, the axes, ``<metric>`` and ``<metric>_half_width``.
     metric : str
     x, y : str
         The axes; y may be None for a single row of tiles.
@@ -83,17 +67,16 @@ def heatmap_chart(
     low, high = domain or _domain(values)
     columns, lines = _distinct(rows, x), _distinct(rows, y) if y is not None else [None]
     form = number_format(metric, [low, high])
-    data = alt.Data(
-        values=[{**row, "value": row[metric], "half": row[f"{metric}_half_width"]} for row in rows]
-    )
-    at_x = alt.X(f"{x}:O", title=axis_title(x), sort=columns, axis=_axis(columns, angle=0))
+    shown = [name for name in (x, y) if name is not None]
+    data = inline(tile_rows(rows, metric, x, y))
+    at_x = alt.X(f"{x}:O", title=axis_title(x), sort=columns, axis=_axis(columns, angle=0), scale=_GAPS)
     encode: dict[str, Any] = {"x": at_x}
     if y is not None:
         name = axis_title(y) if len(lines) * TILE >= 110 else _SHORT.get(y, axis_title(y))
-        encode["y"] = alt.Y(f"{y}:O", title=name, sort=lines[::-1], axis=_axis(lines))
+        encode["y"] = alt.Y(f"{y}:O", title=name, sort=lines[::-1], axis=_axis(lines), scale=_GAPS)
     tiles = (
         alt.Chart(data)
-        .mark_rect(cornerRadius=2)
+        .mark_rect()
         .encode(
             **encode,
             color=alt.Color(
@@ -104,7 +87,7 @@ def heatmap_chart(
             ),
             opacity=shade(linked, 1.0, 0.2),
             tooltip=[
-                *(alt.Tooltip(f"{name}:N", title=axis_title(name)) for name in (x, y) if name is not None),
+                *(alt.Tooltip(f"{name}:N", title=axis_title(name)) for name in shown),
                 alt.Tooltip("value:Q", title=metric, format=_finer(form)),
                 alt.Tooltip("half:Q", title=f"± ({confidence:.0%})", format=_finer(form)),
             ],
@@ -115,7 +98,7 @@ def heatmap_chart(
         layers += _labels(data, encode, form, low, high)
     chart = alt.layer(*layers).properties(
         width=alt.Step(TILE_WIDTH if len(columns) <= MOST_LABELLED else 14),
-        height=alt.Step(TILE if len(lines) <= 2 * MOST_LABELLED else 12) if y is not None else TILE,
+        height=(TILE if len(lines) <= 2 * MOST_LABELLED else 12) * len(lines),
     )
     if title is not None:
         chart = chart.properties(title=alt.TitleParams(title, anchor="start", fontSize=12))

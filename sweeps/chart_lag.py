@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from lagsweep.sweeps.chart_links import listening, shade
+from lagsweep.sweeps.chart_links import inline, listening, shade
 from lagsweep.sweeps.chart_style import CATEGORIES, HEIGHT, SHAPES, WIDTH
 
 MOST_CELLS = len(CATEGORIES)
@@ -63,7 +63,7 @@ def lag_chart(
     """
     labels = list(dict.fromkeys(row["label"] for row in rows))
     used = sorted({row["lag"] for row in rows})
-    data = alt.Data(values=list(rows))
+    data = inline(rows)
     x = alt.X(
         "lag:Q", title="lag when trained, versions", axis=_whole_ticks(used), scale=alt.Scale(nice=False)
     )

@@ -1,13 +1,15 @@
-"""How charts on one page point at each other: one picks cells, all of them light up the same cells.
+"""What charts are made of beside marks: their rows, and how charts on one page point at each other.
 
-A linked chart has the parameter ``highlight``, a list of cell ids that the page sets in every chart at once;
-where the list is empty nothing is faded. A chart to click in has the selection ``picked``, one to draw a
-box in has ``brush``; the page reads them and works out the ids.
+One chart picks cells, all of them light up the same cells. A linked chart has the parameter ``highlight``,
+a list of cell ids that the page sets in every chart at once; where the list is empty nothing is faded. A
+chart to click in has the selection ``picked``, one to draw a box in has ``brush``; the page reads them and
+works out the ids.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import altair as alt
 
@@ -17,6 +19,24 @@ HIGHLIGHT, PICKED, BRUSH = "highlight", "picked", "brush"
 
 # A finger scrolls the page; only a mouse draws a box.
 _BY_MOUSE = "[mousedown, window:mouseup] > window:mousemove!"
+
+
+class _Rows:
+    """Rows that Altair hands on as they are; it would copy a plain list value by value, again and again."""
+
+    _schema: ClassVar[dict[str, str]] = {"type": "array"}
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._rows = list(rows)
+
+    def to_dict(self) -> list[Mapping[str, Any]]:
+        """Give the rows."""
+        return self._rows
+
+
+def inline(rows: Sequence[Mapping[str, Any]]) -> alt.Data:
+    """Give rows of plain values as a chart's data."""
+    return alt.Data(values=_Rows(rows))
 
 
 def shade(linked: bool, bright: float = 0.95, faded: float = FADED) -> Any:

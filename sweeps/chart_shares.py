@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from lagsweep.sweeps.chart_links import listening, picking, shade
+from lagsweep.sweeps.chart_links import inline, listening, picking, shade
 from lagsweep.sweeps.chart_style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, WIDTH
 
 ROW = 22
@@ -32,7 +32,7 @@ _COLOURS = {
 TITLES = {
     "trainer": "share of the trainer's time",
     "slots": "share of the slots' time",
-    "tokens": "share of the tokens generated",
+    "tokens": "share of the tokens",
 }
 
 
@@ -52,7 +52,15 @@ def share_rows(
     }
 
 
-def shares_chart(rows: Sequence[Mapping[str, Any]], group: str, *, linked: bool = False) -> alt.Chart:
+def share_colours(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Give the colour of each part that occurs."""
+    used = {row["what"] for row in rows}
+    return {name: colour for name, colour in _COLOURS.items() if name in used}
+
+
+def shares_chart(
+    rows: Sequence[Mapping[str, Any]], group: str, *, linked: bool = False, legend: bool = True
+) -> alt.Chart:
     """Draw one group of shares, a bar a cell.
 
     Parameters
@@ -62,12 +70,15 @@ def shares_chart(rows: Sequence[Mapping[str, Any]], group: str, *, linked: bool 
     group : {"trainer", "slots", "tokens"}
     linked : bool
         A click picks a cell, and the parameter that other charts set highlights cells.
+    legend : bool
+        Without it :func:`share_colours` says what the colours mean.
     """
     labels = list(dict.fromkeys(row["label"] for row in rows))
-    parts = [name for name in _COLOURS if any(row["what"] == name for row in rows)]
+    colours = share_colours(rows)
+    parts = list(colours)
     rows_axis = alt.Axis(labelLimit=170, ticks=False, domain=False)
     chart = (
-        alt.Chart(alt.Data(values=list(rows)))
+        alt.Chart(inline(rows))
         .mark_bar(height=ROW - 7)
         .encode(
             alt.X("share:Q", title=TITLES[group], axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
@@ -76,8 +87,8 @@ def shares_chart(rows: Sequence[Mapping[str, Any]], group: str, *, linked: bool 
                 "what:N",
                 title=None,
                 sort=parts,
-                scale=alt.Scale(domain=parts, range=[_COLOURS[name] for name in parts]),
-                legend=alt.Legend(orient="top", columns=2, labelLimit=200),
+                scale=alt.Scale(domain=parts, range=list(colours.values())),
+                legend=alt.Legend(orient="top", columns=2, labelLimit=200) if legend else None,
             ),
             alt.Order("place:Q"),
             opacity=shade(linked, 1.0, 0.2),
@@ -87,6 +98,6 @@ def shares_chart(rows: Sequence[Mapping[str, Any]], group: str, *, linked: bool 
                 alt.Tooltip("share:Q", title="share", format=".1%"),
             ],
         )
-        .properties(width=WIDTH, height=alt.Step(ROW))
+        .properties(width=WIDTH, height=ROW * len(labels))
     )
     return listening(picking(chart, linked), linked)

@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from lagsweep.sweeps.chart_links import inline
 from lagsweep.sweeps.chart_style import BLUE, GREEN, GREY, VERMILLION, WIDTH
 
 MOST_STEPS = 4000
@@ -35,7 +36,7 @@ def timeline_chart(
     time = alt.Scale(domain=[0, end_seconds], nice=False)
     no_title = alt.Axis(labels=False, ticks=False, title=None)
     queue = (
-        alt.Chart(alt.Data(values=list(levels)))
+        alt.Chart(inline(levels))
         .mark_area(interpolate="step-after", color=BLUE, opacity=0.45, line={"color": BLUE, "strokeWidth": 1})
         .encode(
             alt.X("time:Q", scale=time, axis=no_title),
@@ -47,7 +48,7 @@ def timeline_chart(
         for level, text in ((cap, "cap"), (batch_tokens, "batch"))
         if level is not None
     ]
-    lines = alt.Chart(alt.Data(values=marks)).encode(alt.Y("level:Q"))
+    lines = alt.Chart(inline(marks)).encode(alt.Y("level:Q"))
     queue_panel = alt.layer(
         queue,
         lines.mark_rule(color=GREY, strokeDash=[5, 3]),
@@ -56,7 +57,7 @@ def timeline_chart(
         ),
         *_warmup(warmup_seconds, time),
     ).properties(width=WIDTH, height=130)
-    data = alt.Data(values=list(batches))
+    data = inline(batches)
     at_end = alt.X("end:Q", scale=time, axis=no_title)
     tooltip = [
         alt.Tooltip("update:Q", title="update"),
@@ -92,6 +93,6 @@ def timeline_chart(
 def _warmup(seconds: float, time: alt.Scale) -> list[alt.Chart]:
     if not seconds:
         return []
-    data = alt.Data(values=[{"from": 0, "to": seconds}])
+    data = inline([{"from": 0, "to": seconds}])
     shade = alt.Chart(data).mark_rect(color=GREY, opacity=0.15)
     return [shade.encode(alt.X("from:Q", scale=time), alt.X2("to:Q"))]

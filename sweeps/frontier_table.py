@@ -32,7 +32,8 @@ FRESH_ENOUGH = 0.9
 def frontier_text(result: Frontier, *, rows: int = 12) -> str:
     """Write the frontier as a table of at most 80 columns, with the assumptions below it."""
     frontier = result.on_frontier().to_dicts()
-    shown = frontier[:rows]
+    different = distinct_rows(result, frontier)
+    shown = different[:rows]
     everything = [*shown, *([result.baseline] if result.baseline else [])]
     digits = {
         metric: digits_for(
@@ -48,7 +49,19 @@ def frontier_text(result: Frontier, *, rows: int = 12) -> str:
         lines.append(("seq.", _figures(result.baseline, result, digits)))
     lines += [([row[name] for name in result.axes], _figures(row, result, digits)) for row in shown]
     table = grid_with_settings(result.axes, header, lines)
-    return "\n".join([table, *_worth_a_look(result), *_notes(result, len(frontier), len(shown))])
+    return "\n".join([table, *_worth_a_look(result), *_notes(result, frontier, different, shown)])
+
+
+def distinct_rows(result: Frontier, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep the first of rows that have the same figures (a cap that is never reached makes no difference)."""
+    seen = set()
+    kept = []
+    for row in rows:
+        key = tuple(row[name] for name in (result.throughput, result.ess, "mean_lag", "seconds_per_update"))
+        if key not in seen:
+            kept.append(row)
+            seen.add(key)
+    return kept
 
 
 def _figures(row: dict[str, Any], result: Frontier, digits: dict[str, int]) -> list[str]:
@@ -120,14 +133,24 @@ def _worth_a_look(result: Frontier) -> list[str]:
     ]
 
 
-def _notes(result: Frontier, on_frontier: int, shown: int) -> list[str]:
+def _notes(
+    result: Frontier,
+    frontier: list[dict[str, Any]],
+    different: list[dict[str, Any]],
+    shown: list[dict[str, Any]],
+) -> list[str]:
     cells = result.frame.height
     sentences = [
-        f"{on_frontier} of {cells} configurations are on the frontier of {result.throughput} and "
+        f"{len(frontier)} of {cells} configurations are on the frontier of {result.throughput} and "
         f"{result.ess}: no other has more of both."
     ]
-    if shown < on_frontier:
-        sentences.append(f"The fastest {shown} of them are shown.")
+    if len(different) < len(frontier):
+        sentences.append(
+            f"{len(frontier) - len(different)} of them are left out, with the very figures of one shown, "
+            "which differs in a setting that never took effect."
+        )
+    if len(shown) < len(different):
+        sentences.append(f"The fastest {len(shown)} of them are shown.")
     if result.seeds > 1:
         sentences.append(
             f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lagsweep.errors import ConfigError, message, nearest
-from lagsweep.sweeps.analysis import axis_names, cell_coordinates, cell_values, mean_interval
+from lagsweep.sweeps.analysis import ESS, THROUGHPUT, axis_names, cell_coordinates, cell_values, mean_interval
 from lagsweep.sweeps.text_table import describe_settings, number
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import xarray
 
 MOST_PANELS = 6
-MOST_TILES = 40  # along one axis
+MOST_TILES = 25  # along one axis
+HEATMAP_METRICS = (THROUGHPUT, ESS, "effective_tokens_per_second")
 _PREFERRED = ("max_lag", "queue_cap", "sync_cadence")
 
 
@@ -28,7 +29,7 @@ class Panel:
     Attributes
     ----------
     rows : list of dict
-        As :func:`lagsweep.sweeps.chart_heatmap.heatmap_rows` gives.
+        ``cell``, the axes, and ``<metric>`` and ``<metric>_half_width`` of each metric.
     x, y : str
         Axes; y may be None.
     title : str, optional
@@ -62,6 +63,12 @@ class Panel:
             legend=legend,
             linked=linked,
         )
+
+    def chart_rows(self, metric: str) -> list[dict[str, Any]]:
+        """Give the rows that the chart of a metric has."""
+        from lagsweep.sweeps.chart_heatmap import tile_rows
+
+        return tile_rows(self.rows, metric, self.x, self.y)
 
 
 def heatmap_panels(

@@ -174,9 +174,12 @@ def plot_lag(
     )
 
 
-def lag_rows_of(ds: xarray.Dataset, rows: Sequence[int], confidence: float) -> list[dict[str, Any]]:
+def lag_rows_of(
+    ds: xarray.Dataset, rows: Sequence[int], confidence: float, labels: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
     """Read the lag counts of some cells, given by their place, and of nothing else."""
     import numpy as np
+    import xarray
 
     from lagsweep.sweeps.analysis import cell_coordinates
     from lagsweep.sweeps.chart_lag import lag_rows
@@ -184,13 +187,18 @@ def lag_rows_of(ds: xarray.Dataset, rows: Sequence[int], confidence: float) -> l
 
     cells, axes = cell_coordinates(ds)
     dims = [dim for dim in ds["status"].dims if dim != "seed"]
+    # All cells in one request, so that no chunk is read twice.
+    places = np.unravel_index(np.asarray(rows, np.int64), [ds.sizes[dim] for dim in dims]) if dims else ()
+    at = {dim: xarray.DataArray(place, dims="row") for dim, place in zip(dims, places)}
+    some = ds[["lag_counts", "status"]].isel(at)
+    wanted = ("row", "seed", "lag") if dims else ("seed", "lag")
+    counts = some["lag_counts"].transpose(*wanted).values.reshape(len(rows), ds.sizes["seed"], -1)
+    done = some["status"].transpose(*wanted[:-1]).values.reshape(len(rows), -1) == 1
     found = []
-    for row in rows:
-        place = np.unravel_index(row, [ds.sizes[dim] for dim in dims]) if dims else ()
-        one = ds[["lag_counts", "status"]].isel({dim: int(at) for dim, at in zip(dims, place)})
-        counts = one["lag_counts"].transpose("seed", "lag").values[one["status"].values == 1]
-        label = short_label({name: values[row].item() for name, values in axes.items()})
-        found += lag_rows(counts, int(cells[row]), label or "base", confidence)
+    for k, row in enumerate(rows):
+        settings = {name: values[row].item() for name, values in axes.items()}
+        label = labels[k] if labels is not None else short_label(settings) or "base"
+        found += lag_rows(counts[k][done[k]], int(cells[row]), label, confidence)
     return found
 
 

@@ -100,14 +100,19 @@ def ties_of(comparison: Comparison, candidates: np.ndarray) -> tuple[Alternative
     resolved = (mean - half > 0) | (mean + half < 0)  # NaN half widths resolve nothing
     tied = np.flatnonzero(~resolved.any(axis=1))
     tied = tied[np.argsort(-mean.mean(axis=1)[tied], kind="stable")]
-    return tuple(
-        comparison.alternative(
-            int(others[place]),
-            identical=bool((shares[place] == 0).all()),
-            seeds_needed=comparison.seeds_needed(int(others[place])),
-        )
-        for place in tied
-    )
+    # Settings with the very same runs as one another (a cap that is never reached) are told once.
+    same: dict[bytes, list[int]] = {}
+    for place in tied:
+        same.setdefault(shares[place].tobytes(), []).append(int(place))
+    found = []
+    for places in same.values():
+        if (shares[places[0]] == 0).all():
+            found += [comparison.alternative(int(others[place]), identical=True) for place in places]
+            continue
+        setting = int(others[places[0]])
+        needed = comparison.seeds_needed(setting)
+        found.append(comparison.alternative(setting, seeds_needed=needed, twins=len(places) - 1))
+    return tuple(found)
 
 
 def bound_report(comparison: Comparison, bound: Bound, candidates: np.ndarray) -> BoundReport:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from lagsweep.sweeps.axis_values import checked_value
 from lagsweep.sweeps.config import AXIS_FIELDS
 from lagsweep.sweeps.recommend_compare import Comparison
 from lagsweep.sweeps.recommend_reports import Alternative, BoundReport, Doubt
+from lagsweep.sweeps.sweep_commands import Commands
 from lagsweep.sweeps.text_table import describe_settings, number, signed_percent
 
 if TYPE_CHECKING:
@@ -57,41 +57,6 @@ def doubts_about(
         found += _open_bounds(table, comparison, more)
     found += _edges(table, comparison, spec, more)
     return tuple(found)
-
-
-class Commands:
-    """The commands that add to a sweep: in the shell for a stored one, in Python for one in memory."""
-
-    def __init__(self, spec: SweepSpec, ds: xarray.Dataset, store: str | Path | None) -> None:
-        self.spec = spec
-        source = ds.encoding.get("source")
-        self.store = str(store) if store is not None else None
-        if self.store is None and source:
-            self.store = str(Path(source).parent if Path(source).name == "cells.zarr" else source)
-
-    def run(self, *flags: str) -> str:
-        """Run the stored sweep again, extended."""
-        store = self.store or "STORE"
-        parts = ["lagsweep", "run", f"{store}/spec.toml", "--store", store, *flags]
-        return shlex.join(parts)
-
-    def resume(self) -> str:
-        """Go on with an interrupted run."""
-        return self.run()
-
-    def seeds(self, count: int) -> str:
-        """Add seeds."""
-        return self.run("--seeds", str(count)) if self.store else f"run_sweep(base, axes, seeds={count})"
-
-    def values(self, axis: str, values: Sequence[Any]) -> str:
-        """Add values to an axis."""
-        if self.store:
-            return self.run("--axis", f"{axis}={','.join(_flag_text(value) for value in values)}")
-        return f"run_sweep(base, {{..., {axis!r}: {list(values)!r}}}, seeds={len(self.spec.seeds)})"
-
-
-def _flag_text(value: Any) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:

@@ -23,6 +23,8 @@ class Alternative:
         Equal to the choice at every seed.
     seeds_needed : int, optional
         About how many seeds would tell the two apart.
+    twins : int
+        How many further settings have the very runs of this one.
     """
 
     cell: int
@@ -35,6 +37,7 @@ class Alternative:
     high: float
     identical: bool = False
     seeds_needed: int | None = None
+    twins: int = 0
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def choice_table(
         For an unknown metric or axis.
     """
     cells, axes = cell_coordinates(ds)
-    scenario_axes = _scenario_axes(ds, scenarios)
+    nobody = scenario_axes(ds, scenarios)
     values = cell_values(ds, objective)
     means, half_widths = mean_interval(values, confidence)
     levels, level_halves = {}, {}
@@ -140,12 +140,12 @@ def choice_table(
         else:
             levels[bound.name] = _largest(level)
             level_halves[bound.name] = np.zeros(len(level))
-    setting_axes = tuple(name for name in axes if name not in scenario_axes)
+    setting_axes = tuple(name for name in axes if name not in nobody)
     return ChoiceTable(
         cells,
         axes,
         setting_axes,
-        scenario_axes,
+        nobody,
         values,
         sense,
         means,
@@ -155,11 +155,18 @@ def choice_table(
         level_halves,
         mean_interval(cell_values(ds, ESS), confidence)[0],
         mean_interval(cell_values(ds, "mean_lag"), confidence)[0],
-        _places([axes[name] for name in setting_axes], [axes[name] for name in scenario_axes], len(cells)),
+        _places([axes[name] for name in setting_axes], [axes[name] for name in nobody], len(cells)),
     )
 
 
-def _scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str, ...]:
+def scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str, ...]:
+    """Name the axes that nobody chooses: those asked for, or the usual ones.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown axis.
+    """
     axes = axis_names(ds)
     if asked is None:
         return tuple(name for name in axes if name in SCENARIO_FIELDS)

@@ -46,7 +46,8 @@ def recommendation_text(result: Recommendation) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _question(result: Recommendation) -> str:
+def question(result: Recommendation) -> str:
+    """Say what was asked."""
     verb = "Largest" if result.maximize else "Smallest"
     conditions = [
         f"{bound.metric} {'≥' if bound.name == 'min_ess' else '≤'} {bound.limit:g}" for bound in result.bounds
@@ -57,9 +58,9 @@ def _question(result: Recommendation) -> str:
 def _headline(result: Recommendation) -> str:
     of = f"{result.admissible} of {result.settings_total} settings are admissible"
     if result.cell is None:
-        return wrapped(f"{_question(result)}: this store has no answer; {of}.")
+        return wrapped(f"{question(result)}: this store has no answer; {of}.")
     verdict = "settled" if result.settled else "the best so far, not settled"
-    return wrapped(f"{_question(result)}: {verdict}; {of}.")
+    return wrapped(f"{question(result)}: {verdict}; {of}.")
 
 
 def _choice(result: Recommendation) -> str:
@@ -110,7 +111,7 @@ def _ties(result: Recommendation) -> str:
         blocks.append(
             wrapped(f"Cannot be told apart from it ({rule}):")
             + "\n"
-            + grid_with_settings(own, ["against the choice", "ESS", "lag"], rows)
+            + grid_with_settings(own, ["against the choice", "ESS", "lag", "same"], rows)
         )
         if len(different) > MOST_TIES:
             blocks.append(f"and {len(different) - MOST_TIES} more.")
@@ -120,7 +121,12 @@ def _ties(result: Recommendation) -> str:
 def _tie_row(tie: Alternative, axes: list[str]) -> tuple[list[Any], list[str]]:
     return (
         [tie.settings[name] for name in axes],
-        [percent_interval(tie.share, tie.low, tie.high), fixed(tie.ess, 4), fixed(tie.lag, 2)],
+        [
+            percent_interval(tie.share, tie.low, tie.high),
+            fixed(tie.ess, 4),
+            fixed(tie.lag, 2),
+            f"+{tie.twins}" if tie.twins else "",
+        ],
     )
 
 
@@ -129,11 +135,12 @@ def _bounds(result: Recommendation) -> str:
         return ""
     lines = ["What the bounds cost"]
     for bound in result.bounds:
-        lines.append(wrapped(_bound(bound, result.cell is None), "    ", "  "))
+        lines.append(wrapped(bound_sentence(bound, result.cell is None), "    ", "  "))
     return "\n".join(lines)
 
 
-def _bound(bound: BoundReport, nothing_admissible: bool) -> str:
+def bound_sentence(bound: BoundReport, nothing_admissible: bool) -> str:
+    """Say what a bound costs, or how near anything comes to it."""
     name = f"{bound.name} = {bound.limit:g}"
     if nothing_admissible:
         if bound.first_step is None:

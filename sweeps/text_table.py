@@ -73,7 +73,12 @@ def signed_percent(share: float, digits: int = 1) -> str:
     >>> signed_percent(0.0751), signed_percent(-0.0004, 2)
     ('+7.5%', '-0.04%')
     """
-    return "-" if missing(share) else f"{100 * share:+.{digits}f}%"
+    return "-" if missing(share) else f"{_signed(share, digits)}%"
+
+
+def _signed(share: float, digits: int) -> str:
+    shown = f"{100 * share:+.{digits}f}"
+    return shown[1:] if float(shown) == 0 else shown
 
 
 def percent_interval(mean: float, low: float, high: float) -> str:
@@ -90,7 +95,7 @@ def percent_interval(mean: float, low: float, high: float) -> str:
         return signed_percent(mean)
     digits = digits_for((), [50 * (high - low)]) if high > low else 1
     digits = min(3, max(1, digits))
-    return f"{signed_percent(mean, digits)} [{100 * low:+.{digits}f}, {100 * high:+.{digits}f}]"
+    return f"{signed_percent(mean, digits)} [{_signed(low, digits)}, {_signed(high, digits)}]"
 
 
 def describe_settings(settings: Mapping[str, Any]) -> str:

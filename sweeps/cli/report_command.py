@@ -1,0 +1,70 @@
+"""``lagsweep report``: a stored sweep as one offline HTML page, with its charts as files beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="The page opens without a network. Exit codes: 0 done, 2 usage, 3 the store cannot be read.",
+)
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The page; STORE/report.html if left out.",
+)
+@click.option(
+    "--maximize", metavar="METRIC", default="trained_tokens_per_second", help="What the verdict is about."
+)
+@click.option("--min-ess", type=float, help="Bound of the verdict; 0.9 if neither bound is given.")
+@click.option("--max-lag", type=int, help="Bound of the verdict: largest lag of any trained rollout.")
+@click.option("--reference", metavar="ID|AXIS=VALUE,…", help="Compare with this cell, not with the baseline.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+@click.option("--images/--no-images", default=True, help="A PNG and an SVG of each chart beside the page.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+def command(
+    store: Path,
+    output: Path | None,
+    maximize: str,
+    min_ess: float | None,
+    max_lag: int | None,
+    reference: str | None,
+    confidence: float,
+    images: bool,
+    as_json: bool,
+) -> int:
+    """Write one offline HTML page about a stored sweep.
+
+    STORE is the sweep's folder. The verdict comes first; an unfinished sweep is reported as far as it is.
+    """
+    from lagsweep.sweeps.cli.cell_arguments import read_cell
+    from lagsweep.sweeps.report import report_facts, write_report
+    from lagsweep.sweeps.store import open_sweep
+
+    dataset = open_sweep(store)
+    report = write_report(
+        dataset,
+        output or store / "report.html",
+        store=str(store),
+        maximize=maximize,
+        min_ess=0.9 if min_ess is None and max_lag is None else min_ess,
+        max_lag=max_lag,
+        reference=None if reference is None else read_cell(reference, "--reference"),
+        confidence=confidence,
+        images=images,
+    )
+    if as_json:
+        click.echo(report_facts(report))
+    else:
+        click.echo(f"{report.page} ({report.bytes / 1e6:.2f} MB)")
+        if report.images:
+            click.echo(f"{len(report.images)} images: {report.images[0].parent}")
+    if not dataset.attrs["complete"]:
+        click.echo("incomplete: the report shows what is done so far; the page says so", err=True)
+    return 0
