@@ -1,0 +1,226 @@
+"""A stored sweep under everything at once: grow, run a little, kill, corrupt, resume, reopen, in any order.
+
+The model is a plain table of runs, each from one call of ``simulate_pipeline``. After every step the journal is
+not ahead of the data, what is done equals the model, and ``verify`` finds a fault exactly when one was planted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import threading
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from oracle.small_sweeps import small_base
+
+from lagsweep.kernels.metrics import METRICS
+from lagsweep.sweeps.batch import Cancelled
+from lagsweep.sweeps.progress import Progress
+from lagsweep.sweeps.simulate import simulate_pipeline
+from lagsweep.sweeps.spec import make_spec
+from lagsweep.sweeps.store import SweepStore, create_store, open_sweep
+from lagsweep.sweeps.stored_run import open_or_create, run_into_store
+from lagsweep.sweeps.verify import verify_store
+from lagsweep.sweeps.zarr_files import ZarrFiles
+
+BASE = small_base(duration_seconds=6.0)
+
+
+@cache
+def the_run(lag, cadence, seed):
+    """One run, the slow way: every metric by name."""
+    config = BASE.replace(max_policy_lag=lag, sync_every_updates=cadence, seed=seed)
+    result = simulate_pipeline(config)
+    return {metric.name: getattr(result, metric.name) for metric in METRICS}
+
+
+class Killed(BaseException):
+    """Stand in for a kill."""
+
+
+class StopAfter(Progress):
+    """Ask a run to stop when so many runs are done."""
+
+    def __init__(self, runs):
+        self.left, self.cancel = runs, threading.Event()
+
+    def advance(self, runs):
+        self.left -= runs
+        if self.left <= 0:
+            self.cancel.set()
+
+
+class StoredSweep(RuleBasedStateMachine):
+    """The store, and the plain facts about it."""
+
+    @initialize(seeds=st.integers(1, 5), unit_runs=st.integers(1, 12))
+    def create(self, seeds, unit_runs):
+        self.root = Path(tempfile.mkdtemp())
+        self.folder = self.root / "sweep"
+        self.axes = {"max_lag": [0, 2]}
+        self.seeds = list(range(seeds))
+        self.unit_runs = unit_runs
+        self.planted = None
+        store, lock = create_store(self.folder, self.spec(), unit_runs)
+        store.close()
+        lock.release()
+
+    def teardown(self):
+        if hasattr(self, "root"):
+            shutil.rmtree(self.root)
+
+    def spec(self):
+        return make_spec(BASE, self.axes, self.seeds, tables=["batches"])
+
+    def grow(self):
+        store, lock = open_or_create(self.spec(), self.folder, unit_runs=None, progress=Progress())
+        store.close()
+        lock.release()
+
+    @precondition(lambda self: self.planted is None)
+    @rule(lag=st.integers(0, 4))
+    def add_a_value(self, lag):
+        if lag not in self.axes["max_lag"] and len(self.axes["max_lag"]) < 4:
+            self.axes = {**self.axes, "max_lag": [*self.axes["max_lag"], lag]}
+            self.grow()
+
+    @precondition(lambda self: self.planted is None)
+    @rule(more=st.integers(1, 4))
+    def add_seeds(self, more):
+        if len(self.seeds) < 10:
+            self.seeds += range(self.seeds[-1] + 1, self.seeds[-1] + 1 + more)
+            self.grow()
+
+    @precondition(lambda self: self.planted is None and "sync_cadence" not in self.axes)
+    @rule(front=st.booleans())
+    def add_an_axis(self, front):
+        cadence = {"sync_cadence": [1, 2]}
+        self.axes = {**cadence, **self.axes} if front else {**self.axes, **cadence}
+        self.grow()
+
+    @precondition(lambda self: self.planted is None)
+    @rule(runs=st.integers(1, 20), executor=st.sampled_from(["serial", "threads"]))
+    def run_some_units(self, runs, executor):
+        stop = StopAfter(runs)
+        with contextlib.suppress(Cancelled):
+            run_into_store(self.spec(), self.folder, executor=executor, progress=stop, cancel=stop.cancel)
+
+    @precondition(lambda self: self.planted is None)
+    @rule(after=st.integers(0, 90))
+    def kill(self, after):
+        """Die between two arrays of some unit."""
+        real, left = ZarrFiles.write, [after]
+
+        def write(files, values, box):
+            for name, array in values.items():
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+                real(files, {name: array}, box)
+
+        ZarrFiles.write = write
+        try:
+            run_into_store(self.spec(), self.folder, executor="serial")
+        except Killed:
+            pass
+        finally:
+            ZarrFiles.write = real
+
+    @precondition(lambda self: self.planted is None)
+    @rule(cut=st.integers(1, 200))
+    def tear_the_journals_tail(self, cut):
+        """A full disk or a power cut: the last line is not whole; at most that unit is lost."""
+        file = self.folder / "journal.jsonl"
+        content = file.read_bytes()
+        last = len(content) - (content[:-1].rfind(b"\n") + 1)
+        if b'"kind":"unit"' in content[-last:]:
+            file.write_bytes(content[: -min(cut, last - 1)])
+
+    @precondition(lambda self: self.planted is None)
+    @rule()
+    def resume(self):
+        dataset = run_into_store(self.spec(), self.folder)
+        assert dataset.attrs["complete"]
+        assert (dataset.status == 1).all()
+        assert verify_store(self.folder, everything=True).findings == []
+
+    @precondition(lambda self: self.planted is None)
+    @rule(data=st.data(), how=st.sampled_from(["flip", "cut", "remove", "swap"]))
+    def corrupt(self, data, how):
+        """Plant a fault in a chunk of a unit that is done."""
+        store = SweepStore(self.folder)
+        names = sorted(store.journal.units("cells"))
+        if not names:
+            return
+        unit = tuple(int(k) for k in data.draw(st.sampled_from(names)).split("."))
+        variable = data.draw(st.sampled_from(["updates", "mean_queue_tokens", "status", "lag_counts"]))
+        chunk = store.files.chunk_file(variable, unit)
+        content = chunk.read_bytes()
+        other = chunk
+        if how == "flip":
+            place = data.draw(st.integers(0, len(content) - 1))
+            chunk.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
+        elif how == "cut":
+            chunk.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+        elif how == "remove":
+            chunk.unlink()
+        else:
+            other = store.files.chunk_file("generated_tokens" if variable != "lag_counts" else "status", unit)
+            chunk.write_bytes(other.read_bytes())
+        if not chunk.exists() or chunk.read_bytes() != content:
+            self.planted = (chunk, content)
+
+    @precondition(lambda self: self.planted is not None)
+    @rule()
+    def find_and_mend(self):
+        chunk, content = self.planted
+        findings = verify_store(self.folder, sample=0).findings
+        assert findings
+        assert all(finding.kind == "chunk" for finding in findings)
+        chunk.write_bytes(content)
+        self.planted = None
+
+    @invariant()
+    def the_journal_is_never_ahead_of_the_data(self):
+        if self.planted is None:
+            assert verify_store(self.folder, sample=0).findings == []
+
+    @invariant()
+    def what_is_done_equals_the_model(self):
+        if self.planted is not None:
+            return
+        store = SweepStore(self.folder)
+        part = store.part("cells")
+        dataset = open_sweep(self.folder)
+        assert dataset.sizes["seed"] == len(self.seeds)
+        assert set(dataset.max_lag.values.tolist()) == set(self.axes["max_lag"])
+        values = {name: dataset[name].values for name in ("updates", "trained_tokens", "mean_queue_tokens")}
+        for unit in part.layout.units():
+            done = store.done_mask(part, unit).reshape(
+                [stop - start for start, stop in part.layout.box(unit)]
+            )
+            corner = [start for start, _ in part.layout.box(unit)]
+            for place in np.argwhere(done):
+                at = tuple((place + corner).tolist())
+                settings_ = {name: dataset[name].values[k] for name, k in zip(part.dims, at)}
+                expected = the_run(
+                    int(settings_["max_lag"]), int(settings_.get("sync_cadence", 1)), int(settings_["seed"])
+                )
+                for name, array in values.items():
+                    assert array[at] == expected[name]
+
+    @invariant()
+    def nothing_lies_beside_the_store(self):
+        assert [path.name for path in self.root.iterdir()] == ["sweep"]
+
+
+StoredSweep.TestCase.settings = settings(
+    max_examples=100 if settings().max_examples > 500 else 10, stateful_step_count=12, deadline=None
+)
+TestStoredSweep = StoredSweep.TestCase
