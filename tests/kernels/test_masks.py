@@ -21,6 +21,7 @@ from lagsweep.kernels.masks import (
     completion_token_mask,
     truncation_flags,
 )
+from lagsweep.kernels.ragged import offsets_from_lengths
 
 NAN = float("nan")
 
@@ -240,6 +241,14 @@ def test_counts_are_64_bit_for_narrow_masks():
     mask = np.ones((1, 300), dtype=np.int8)
 
     assert trained_tokens(mask).tolist() == [300]
+
+
+def test_totals_of_32_bit_lengths_do_not_wrap():
+    case = bug("bug-numba-07")
+    lengths = np.array(case["input"]["values"], dtype=case["input"]["dtype"])
+
+    assert completion_statistics(lengths, [False, False, False]).trained_tokens == case["expected"]["sum"]
+    assert offsets_from_lengths(lengths)[-1] == case["expected"]["sum"]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------
