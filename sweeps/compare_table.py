@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lagsweep.sweeps.compare_rows import LAG_COLUMNS
@@ -18,13 +18,15 @@ def number(value: float | None, form: str) -> str:
     return "-" if value is None or math.isnan(value) else format(value, form)
 
 
-def _mean(row: dict[str, Any], name: str, form: str, *, width: bool = True) -> str:
+def mean_text(row: Mapping[str, Any], name: str, form: str) -> str:
+    """Write a mean with its half width."""
     text = number(row[name], form)
     half = row[f"{name}_half_width"]
-    return f"{text} ±{number(half, form)}" if width and text != "-" and not math.isnan(half) else text
+    return f"{text} ±{number(half, form)}" if text != "-" and not math.isnan(half) else text
 
 
-def _difference(row: dict[str, Any], name: str, form: str = "", *, relative: bool = False) -> str:
+def difference_text(row: Mapping[str, Any], name: str, form: str = "", *, relative: bool = False) -> str:
+    """Write a paired difference with its half width, relative to the other system where asked."""
     value, half = row[f"{name}_difference"], row[f"{name}_difference_half_width"]
     if relative:
         base = row[name] - value
@@ -51,10 +53,10 @@ def _speed(rows: list[dict[str, Any]]) -> list[str]:
         [
             [
                 row["label"],
-                _mean(row, "seconds_per_update", ".1f"),
-                _mean(row, "trained_tokens_per_second", ".0f"),
-                _mean(row, "effective_tokens_per_second", ".0f"),
-                _mean(row, "mean_expected_normalized_ess", ".3f"),
+                mean_text(row, "seconds_per_update", ".1f"),
+                mean_text(row, "trained_tokens_per_second", ".0f"),
+                mean_text(row, "effective_tokens_per_second", ".0f"),
+                mean_text(row, "mean_expected_normalized_ess", ".3f"),
             ]
             for row in rows
         ],
@@ -69,10 +71,10 @@ def _paired(rows: list[dict[str, Any]]) -> list[str]:
         [
             [
                 row["label"],
-                _difference(row, "seconds_per_update", relative=True),
-                _difference(row, "trained_tokens_per_second", relative=True),
-                _difference(row, "mean_expected_normalized_ess", ".3f"),
-                _difference(row, "mean_rollout_lag", ".2f"),
+                difference_text(row, "seconds_per_update", relative=True),
+                difference_text(row, "trained_tokens_per_second", relative=True),
+                difference_text(row, "mean_expected_normalized_ess", ".3f"),
+                difference_text(row, "mean_rollout_lag", ".2f"),
             ]
             for row in others
         ],
@@ -130,8 +132,8 @@ def _work(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         [
             row["label"],
-            _mean(row, "wasted_share", ".1%"),
-            _mean(row, "length_bias_law", ".3f"),
+            mean_text(row, "wasted_share", ".1%"),
+            mean_text(row, "length_bias_law", ".3f"),
             number(row["rollouts_per_batch"], ".0f"),
         ]
         for row in rows
@@ -166,26 +168,32 @@ def workload_text(workload: Mapping[str, Any]) -> str:
 
 
 def comparison_text(
-    rows: list[dict[str, Any]], workload: str, drift_per_version: float, confidence: float = 0.95
+    rows: list[Mapping[str, Any]], workload: str, drift_per_version: float, confidence: float = 0.95
 ) -> str:
     """Write the rows of :func:`lagsweep.sweeps.compare_rows.comparison_rows` for people."""
     tables = [*_speed(rows), *_paired(rows), *_lag(rows), *_time(rows), *_work(rows)]
-    return "\n".join([*_legend(rows), *tables, *notes(rows, workload, drift_per_version, confidence)])
+    return "\n".join([*_legend(rows), *tables, *_wrapped(rows, workload, drift_per_version, confidence)])
 
 
 def notes(
-    rows: list[dict[str, Any]], workload: str, drift_per_version: float, confidence: float
+    rows: Sequence[Mapping[str, Any]], workload: str, drift_per_version: float, confidence: float
 ) -> list[str]:
-    """Say what the tables mean and assume, wrapped to the width of a terminal."""
-    texts = [
+    """Say what the tables mean and assume, a paragraph each."""
+    return [
         workload,
         f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']} seeds. ESS is the "
         f"expected normalized ESS of a batch at an assumed drift_per_version of {drift_per_version:g}; "
         "effective tokens are tokens times it.",
         "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "
-        "law's mean. A column of time in which no system has anything is left out.",
+        "law's mean.",
         *_warnings(rows),
     ]
+
+
+def _wrapped(rows: list[dict[str, Any]], workload: str, drift: float, confidence: float) -> list[str]:
+    left_out = "A column of time in which no system has anything is left out."
+    texts = notes(rows, workload, drift, confidence)
+    texts[2] = f"{texts[2]} {left_out}"
     return [line for text in texts for line in textwrap.wrap(text, WIDTH)]
 
 
@@ -196,8 +204,7 @@ def _legend(rows: list[dict[str, Any]]) -> list[str]:
         for row in rows
         if row["knobs"]
         for line in textwrap.wrap(
-            f"{row['label']}: "
-            + ", ".join(f"{name} = {_plain(value)}" for name, value in row["knobs"].items()),
+            f"{row['label']}: {knobs_text(row['knobs'])}",
             WIDTH,
             subsequent_indent="  ",
         )
@@ -205,11 +212,14 @@ def _legend(rows: list[dict[str, Any]]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def knobs_text(knobs: Mapping[str, Any]) -> str:
+    """Write what was set for a system."""
+    return ", ".join(
+        f"{name} = {value if isinstance(value, str) else json.dumps(value)}" for name, value in knobs.items()
+    )
 
 
-def _warnings(rows: list[dict[str, Any]]) -> list[str]:
+def _warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     found = []
     for row in rows:
         if row["stalled_runs"]:

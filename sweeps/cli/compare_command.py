@@ -55,6 +55,7 @@ def command(
     """
     from lagsweep.sweeps.batch import Cancelled
     from lagsweep.sweeps.cli.config_flags import changes_from_flags
+    from lagsweep.sweeps.cli.run_command import this_command
     from lagsweep.sweeps.cli.signals import stop_at_safe_point
     from lagsweep.sweeps.compare import compare_systems, compared_systems, whole_workload
     from lagsweep.sweeps.compare_rows import comparison_rows
@@ -62,6 +63,10 @@ def command(
     from lagsweep.sweeps.compile_notice import compile_first
     from lagsweep.sweeps.progress import progress_for_terminal
 
+    if page is not None:
+        from lagsweep.sweeps.compare_page import checked_page
+
+        checked_page(page)
     changes = changes_from_flags(flags)
     compared = compared_systems([read_system(text) for text in systems], changes, baseline=baseline)
     progress = progress_for_terminal(quiet=quiet)
@@ -76,7 +81,8 @@ def command(
     if page is not None:
         from lagsweep.sweeps.compare_page import write_comparison_page
 
-        write_comparison_page(ds, rows, compared, page)
+        shared = workload_text(whole_workload(changes))
+        write_comparison_page(ds, rows, compared, page, workload=shared, line=this_command())
         click.echo(f"page written to {page}", err=True)
     drift = ds.attrs["drift_per_version"]
     if as_json:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import threading
 
 import numpy as np
@@ -19,6 +21,7 @@ from lagsweep.sweeps.compare import (
     compared_systems,
     whole_workload,
 )
+from lagsweep.sweeps.compare_page import write_comparison_page
 from lagsweep.sweeps.compare_rows import (
     SLOT_SHARES,
     TRAINER_SHARES,
@@ -348,6 +351,72 @@ def test_one_seed_has_no_interval(systems):
     rows = comparison_rows(compare_systems(systems, 1))
 
     assert "±0" not in text_of(rows)
+
+
+# --- the page -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def page(ds, rows, systems, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "comparison.html"
+    shared = workload_text(whole_workload(SMALL))
+    write_comparison_page(ds, rows, systems, path, workload=shared, line="lagsweep compare areal tinker")
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_page_holds_every_system_with_its_figures_and_its_source(page, rows, systems):
+    for row, system in zip(rows, systems):
+        preset = all_presets()[system.preset]
+        assert f">{row['label']}</td>" in page
+        assert f"{row['seconds_per_update']:.1f} ±{row['seconds_per_update_half_width']:.1f}" in page
+        assert preset.repository in page
+        assert preset.commit == "none" or f"{preset.commit} ({preset.date})" in page
+        assert all(html.escape(text, quote=True) in page for text in preset.leaves_out)
+    assert "batches of 4 × 4" in page
+    assert "drift_per_version of 0.2" in page
+    assert "lagsweep compare areal tinker" in page
+
+
+def test_the_page_asks_for_nothing_from_a_network(page):
+    content = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)[1]
+
+    assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+    # A schema's name is a name and is never fetched.
+    assert "http" not in re.sub(r'"\$schema":"[^"]*"', "", content)
+
+
+def test_every_chart_of_the_page_has_a_place_a_caption_and_rows_of_every_system(page, rows):
+    content = json.loads(
+        re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)[1]
+    )
+    names = {chart["id"] for chart in content["charts"]}
+
+    assert names == {f"chart-{name}" for name in ("frontier", "differences", "trainer", "slots", "lag")}
+    assert all(f'id="{name}" role="img" aria-label="' in page for name in names)
+    assert content["labels"] == {str(place): row["label"] for place, row in enumerate(rows)}
+    tables = [
+        dict(zip(table["fields"], table["columns"]))
+        for table in content["tables"]
+        if "share" in table["fields"]
+    ]
+    trainer = next(table for table in tables if "training" in table.get("what", ()))
+    for place, row in enumerate(rows):
+        shares = {
+            what: share
+            for cell, what, share in zip(trainer["cell"], trainer["what"], trainer["share"])
+            if cell == place
+        }
+        assert shares["training"] == pytest.approx(row["trainer_busy"], rel=1e-6)
+        assert sum(shares.values()) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_a_page_s_name_is_checked_before_anything_runs(capsys, tmp_path):
+    code, out, err = run_command(capsys, "compare", "areal", "tinker", "--report", str(tmp_path / "page.txt"))
+
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --report: must end in .html")
+    assert "runs" not in err
 
 
 # --- the commands ---------------------------------------------------------------------------------------
