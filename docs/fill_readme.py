@@ -1,6 +1,6 @@
 """Copy the published tables into README.md, between ``<!-- from FILE -->`` and ``<!-- end -->``.
 
-Run ``python docs/fill_readme.py`` after a table in ``results/published`` was made again; ``--check`` only tells
+Run ``python docs/fill_readme.py`` after a table in ``results/published`` changed; ``--check`` only tells
 whether README.md is current (exit code 1 if not).
 """
 
