@@ -383,7 +383,10 @@ def test_importing_and_building_simple_laws_loads_neither_numba_nor_polars_nor_s
 
 
 _REFUSED = [
-    (lambda: LengthLaw.lognormal(median=0), "median: must be greater than 0 (got 0.0). Give a finite number"),
+    (
+        lambda: LengthLaw.lognormal(median=0),
+        "median: must be greater than 0 (got 0.0). Give a number in that range.",
+    ),
     (lambda: LengthLaw.lognormal(median=True), "median: must be a number (got True)."),
     (lambda: LengthLaw.lognormal(median="300"), "median: must be a number (got '300')."),
     (lambda: LengthLaw.lognormal(median=math.nan), "median: must not be NaN (got nan)."),
