@@ -138,7 +138,7 @@ class PipelineConfig(BaseModel):
     )
     max_queue_tokens: TokenCount | None = _setting(7000, "queue cap in tokens; none: no cap")
     admission: Literal["threshold", "reserve"] = _setting("threshold", "how the cap closes admission")
-    batch_tokens: TokenCount | None = _setting(2500, "token budget of a training batch")
+    batch_tokens: TokenCount | None = _setting(2500, "tokens that a training batch reaches")
     train_overhead_seconds: NonNegative = _setting(1.0, "fixed part of a training step")
     train_tokens_per_second: Positive = _setting(350.0, "training speed")
     max_policy_lag: CountFromZero = _setting(2, "largest lag, in versions, that may be trained")
