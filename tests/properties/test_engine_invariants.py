@@ -235,6 +235,14 @@ BUDGET = {
 }
 
 
+@given(ANY_LAW, st.integers(0, 2), st.integers(0, 2**64 - 1))
+def test_work_admitted_and_not_trained_never_exceeds_the_budget(law, age, seed):
+    groups = (age + 1) * BUDGET["batch_groups"]
+    changes = {"response_length": law, "seed": seed, "limits": [("started", "published", groups)]}
+    result = run({**BUDGET, **changes, "rollout_workers": 16})
+    assert all(row.running_groups + row.queue_groups <= groups for row in result.timeline)
+
+
 @pytest.mark.parametrize("tokens", [10, 100, 1000])
 def test_a_budget_of_starts_bounds_the_lag_of_equal_rollouts_in_order(tokens):
     assert run({**BUDGET, "response_length": ("fixed", tokens)}).max_lag_observed <= 1
