@@ -58,8 +58,6 @@ def page_html(title: str, body: Sequence[str], figures: Sequence[Figure], labels
     labels : mapping of int to str
         What a cell is called when it is picked.
     """
-    import vl_convert
-
     tables = Tables()
     charts = [
         {"id": f"chart-{figure.name}", "variants": {"": _on_page(figure, tables)}} for figure in figures
@@ -71,6 +69,22 @@ def page_html(title: str, body: Sequence[str], figures: Sequence[Figure], labels
         "tables": tables.tables,
         "labels": {str(cell): label for cell, label in labels.items()},
     }
+    return framed(title, body, data)
+
+
+def framed(title: str, body: Sequence[str], data: Mapping[str, Any]) -> str:
+    """Put styles, the body, the charts' data and the scripts into one document.
+
+    Parameters
+    ----------
+    title : str
+    body : sequence of str
+        Ready pieces of HTML.
+    data : mapping
+        What the page's script reads: charts, tables, labels, the metric shown first, scales.
+    """
+    import vl_convert
+
     assets = files("lagsweep.sweeps") / "report_assets"
     script = (assets / "report.js").read_text(encoding="utf-8")
     return "".join(

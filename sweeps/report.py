@@ -11,14 +11,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lagsweep.errors import ConfigError, message
 from lagsweep.sweeps.analysis import THROUGHPUT
 from lagsweep.sweeps.heatmap_panels import HEATMAP_METRICS
-from lagsweep.sweeps.report_html import Tables, embedded_json, embedded_script, paragraph, section, text
+from lagsweep.sweeps.page_shell import framed
+from lagsweep.sweeps.report_html import Tables, paragraph, section, text
 
 if TYPE_CHECKING:
     import xarray
@@ -26,18 +26,11 @@ if TYPE_CHECKING:
     from lagsweep.sweeps.report_charts import ReportChart
     from lagsweep.sweeps.report_content import Content
 
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data:"
-)
 _METRIC_NAMES = {
     "trained_tokens_per_second": "trained tokens per second",
     "mean_expected_normalized_ess": "expected normalized ESS",
     "effective_tokens_per_second": "effective tokens per second",
 }
-_PICKED = (
-    '\n<div id="picked" hidden role="status"><span></span>'
-    '<button id="clear" type="button">clear</button></div>\n'
-)
 _ON_PAPER = {"background": "#ffffff", "view": {"stroke": None}}
 
 
@@ -138,8 +131,6 @@ def write_images(charts: list[ReportChart], page: Path) -> list[Path]:
 
 def page_html(content: Content, charts: list[ReportChart]) -> str:
     """Put the page together."""
-    import vl_convert
-
     from lagsweep.sweeps import report_sections as parts
 
     tables = Tables()
@@ -151,7 +142,6 @@ def page_html(content: Content, charts: list[ReportChart]) -> str:
         "tables": tables.tables,
         "labels": parts.cell_labels(content),
     }
-    assets = files("lagsweep.sweeps") / "report_assets"
     by_name = {chart.name: chart for chart in charts}
     body = [
         parts.header(content),
@@ -162,22 +152,7 @@ def page_html(content: Content, charts: list[ReportChart]) -> str:
         parts.provenance(content),
         parts.commands(content),
     ]
-    return "".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            '<meta name="color-scheme" content="light dark">\n',
-            f"<title>{text(content.spec.name)} · lagsweep report</title>\n",
-            f"<style>\n{(assets / 'report.css').read_text(encoding='utf-8')}</style>\n</head>\n<body>\n",
-            "\n".join(body),
-            _PICKED,
-            f'<script type="application/json" id="content">{embedded_json(data)}</script>\n',
-            f"<script>{embedded_script(vl_convert.javascript_bundle())}</script>\n",
-            f"<script>{embedded_script((assets / 'report.js').read_text(encoding='utf-8'))}</script>\n",
-            "</body>\n</html>\n",
-        ]
-    )
+    return framed(f"{content.spec.name} · lagsweep report", body, data)
 
 
 def _entries(chart: ReportChart, tables: Tables) -> list[dict[str, Any]]:
