@@ -235,11 +235,12 @@ BUDGET = {
 }
 
 
+@settings(max_examples=40)
 @given(ANY_LAW, st.integers(0, 2), st.integers(0, 2**64 - 1))
 def test_work_admitted_and_not_trained_never_exceeds_the_budget(law, age, seed):
     groups = (age + 1) * BUDGET["batch_groups"]
     changes = {"response_length": law, "seed": seed, "limits": [("started", "published", groups)]}
-    result = run({**BUDGET, **changes, "rollout_workers": 16})
+    result = run({**BUDGET, **changes, "rollout_workers": 16, "duration_seconds": 40.0})
     assert all(row.running_groups + row.queue_groups <= groups for row in result.timeline)
 
 
