@@ -82,7 +82,7 @@ def _values(ds: xarray.Dataset) -> dict[str, np.ndarray]:
     trainer = {name: ds[metric].values for name, metric in TRAINER_SHARES.items()}
     slots = {name: ds[metric].values for name, metric in SLOT_SHARES.items()}
     for shares in (trainer, slots):
-        whole = sum(shares.values())
+        whole = np.sum(list(shares.values()), axis=0)
         values |= {name: _over(part, whole) for name, part in shares.items()}
     values["wasted_share"] = wasted_share(ds)
     # A step trains one batch, and makes one or several updates of it.

@@ -11,6 +11,7 @@ from typing import Any
 from lagsweep.sweeps.compare_rows import LAG_COLUMNS
 
 WIDTH = 80
+Rows = Sequence[Mapping[str, Any]]
 
 
 def number(value: float | None, form: str) -> str:
@@ -46,7 +47,7 @@ def _grid(title: str, header: list[str], lines: list[list[str]]) -> list[str]:
     return [title, written(header), "  ".join("─" * width for width in widths), *map(written, lines), ""]
 
 
-def _speed(rows: list[dict[str, Any]]) -> list[str]:
+def _speed(rows: Rows) -> list[str]:
     return _grid(
         "Speed",
         ["", "s/update", "tokens/s", "effective/s", "ESS"],
@@ -63,7 +64,7 @@ def _speed(rows: list[dict[str, Any]]) -> list[str]:
     )
 
 
-def _paired(rows: list[dict[str, Any]]) -> list[str]:
+def _paired(rows: Rows) -> list[str]:
     others = [row for row in rows if row["label"] != row["against"]]
     return _grid(
         f"Against {rows[0]['against']}, seed by seed",
@@ -81,7 +82,7 @@ def _paired(rows: list[dict[str, Any]]) -> list[str]:
     )
 
 
-def _lag(rows: list[dict[str, Any]]) -> list[str]:
+def _lag(rows: Rows) -> list[str]:
     lines = []
     for row in rows:
         shares = [
@@ -96,7 +97,7 @@ def _lag(rows: list[dict[str, Any]]) -> list[str]:
     return _grid("Lag of trained rollouts, in versions (publ.: its mean in publications)", header, lines)
 
 
-def _shares(rows: list[dict[str, Any]], title: str, columns: dict[str, str]) -> list[str]:
+def _shares(rows: Rows, title: str, columns: dict[str, str]) -> list[str]:
     """Write shares of time; a column in which no system has anything is left out."""
     shown = {
         head: name
@@ -107,7 +108,7 @@ def _shares(rows: list[dict[str, Any]], title: str, columns: dict[str, str]) -> 
     return _grid(title, ["", *shown], lines)
 
 
-def _time(rows: list[dict[str, Any]]) -> list[str]:
+def _time(rows: Rows) -> list[str]:
     trainer = {
         "train": "trainer_busy",
         "publication": "trainer_waits_publication",
@@ -128,7 +129,7 @@ def _time(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _work(rows: list[dict[str, Any]]) -> list[str]:
+def _work(rows: Rows) -> list[str]:
     lines = [
         [
             row["label"],
@@ -167,17 +168,13 @@ def workload_text(workload: Mapping[str, Any]) -> str:
     return f"Workload: {', '.join(parts)}."
 
 
-def comparison_text(
-    rows: list[Mapping[str, Any]], workload: str, drift_per_version: float, confidence: float = 0.95
-) -> str:
+def comparison_text(rows: Rows, workload: str, drift_per_version: float, confidence: float = 0.95) -> str:
     """Write the rows of :func:`lagsweep.sweeps.compare_rows.comparison_rows` for people."""
     tables = [*_speed(rows), *_paired(rows), *_lag(rows), *_time(rows), *_work(rows)]
     return "\n".join([*_legend(rows), *tables, *_wrapped(rows, workload, drift_per_version, confidence)])
 
 
-def notes(
-    rows: Sequence[Mapping[str, Any]], workload: str, drift_per_version: float, confidence: float
-) -> list[str]:
+def notes(rows: Rows, workload: str, drift_per_version: float, confidence: float) -> list[str]:
     """Say what the tables mean and assume, a paragraph each."""
     return [
         workload,
@@ -190,14 +187,14 @@ def notes(
     ]
 
 
-def _wrapped(rows: list[dict[str, Any]], workload: str, drift: float, confidence: float) -> list[str]:
+def _wrapped(rows: Rows, workload: str, drift: float, confidence: float) -> list[str]:
     left_out = "A column of time in which no system has anything is left out."
     texts = notes(rows, workload, drift, confidence)
     texts[2] = f"{texts[2]} {left_out}"
     return [line for text in texts for line in textwrap.wrap(text, WIDTH)]
 
 
-def _legend(rows: list[dict[str, Any]]) -> list[str]:
+def _legend(rows: Rows) -> list[str]:
     """Say which knobs were set, before the tables that need it."""
     lines = [
         line
@@ -219,7 +216,7 @@ def knobs_text(knobs: Mapping[str, Any]) -> str:
     )
 
 
-def _warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _warnings(rows: Rows) -> list[str]:
     found = []
     for row in rows:
         if row["stalled_runs"]:
