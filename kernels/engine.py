@@ -23,14 +23,14 @@ from lagsweep.kernels.engine_channel import _cancel_running_kernel, _channel_ker
 from lagsweep.kernels.engine_clock import (
     _pass_time_kernel,
     bring_clock,
-    first_slot,
+    event_key,
     next_decode_time,
     next_training_time,
     put_on_clock,
     set_key,
     work_of,
 )
-from lagsweep.kernels.engine_draws import _draw_member_kernel
+from lagsweep.kernels.engine_draws import _draw_member_kernel, noise_bits
 from lagsweep.kernels.engine_queue import (
     _drop_group_kernel,
     _drop_stale_kernel,
@@ -75,6 +75,7 @@ from lagsweep.kernels.engine_state import (
     L_TAIL,
     M_DECODE_TICKS,
     M_END_VERSION,
+    M_NOISE,
     M_NUMBER,
     M_PUBLICATIONS,
     M_ROW,
@@ -112,6 +113,7 @@ from lagsweep.kernels.engine_state import (
     P_RECORD_ROLLOUTS,
     P_RECORD_TIMELINE,
     P_SEQUENTIAL,
+    P_SLOT_BITS,
     P_SLOTS,
     P_STALE_CHECK,
     P_STOP_AFTER_UPDATES,
@@ -305,8 +307,7 @@ def _advance_engine_kernel(
         Quantiles of the length law at 0.1…0.9.
     state : int64[S_COUNT], sums : float64[F_COUNT]
     time_tree, work_tree : int64[2 * leaves]
-        Keys ``2 * tick + 1`` of rollouts that end at a known tick, ``2 * tick`` of re-prefills that do;
-        targets of W.
+        Packed keys of rollouts (and, even, re-prefills) that end at a known tick; targets of W.
     slots : int64[slots, L_COUNT], version_work : float64[slots]
     groups : int64[g, G_COUNT], group_factors : float64[g]
     members : int64[g * group_size, M_COUNT], member_versions : float64[g * group_size]
@@ -325,6 +326,7 @@ def _advance_engine_kernel(
     warmup = params[P_WARMUP]
     slot_count = params[P_SLOTS]
     leaves = params[P_LEAVES]
+    slot_bits = params[P_SLOT_BITS]
     size = params[P_GROUP_SIZE]
     sequential = params[P_SEQUENTIAL] == 1
     virtual = params[P_VIRTUAL_CLOCK] == 1
@@ -356,8 +358,12 @@ def _advance_engine_kernel(
                 state[S_BEGUN] = 1
             else:
                 # --- the next moment at which anything happens ----------------------------------------
-                time_key = time_tree[1]
-                slot_time = time_key >> 1
+                root = time_tree[1]
+                slot_time = np.int64(NEVER)
+                is_quiet = False  # the end of a re-prefill, no event
+                if root < NEVER:
+                    slot_time = root >> (slot_bits + 1)
+                    is_quiet = (root >> slot_bits) & 1 == 0
                 time = min(state[S_PUBLICATION_TIME], slot_time)
                 if virtual:
                     training_time = next_training_time(params, state)
@@ -378,7 +384,7 @@ def _advance_engine_kernel(
                 # --- what time alone brings about: ends of decode, ends of re-prefill -------------------
                 if virtual:
                     bring_clock(params, state, work_rates, time)
-                    if decode_time == time or time_key == 2 * time:
+                    if decode_time == time or (is_quiet and slot_time == time):
                         _pass_time_kernel(
                             params, state, slots, version_work, members, time_tree, work_tree, time
                         )
@@ -417,7 +423,6 @@ def _advance_engine_kernel(
                         rates,
                         state,
                         sums,
-                        seed,
                         groups,
                         members,
                         member_versions,
@@ -477,7 +482,7 @@ def _advance_engine_kernel(
                         state[S_DUE_HEAD] += 1
                         state[S_DUE] -= 1
                     else:
-                        slot = first_slot(time_tree, leaves)
+                        slot = root & (leaves - 1)
                         state[S_FREED] = slot
                     record = slots[slot, L_GROUP]
                     member = record * size + slots[slot, L_MEMBER]
@@ -620,10 +625,11 @@ def _advance_engine_kernel(
                 members[member, M_NUMBER] = number
             environment = np.int64(0)
             if plain:
-                w0, _w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
+                w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
+                noise = noise_bits(w1)
                 tokens = sample_length(uniform_from_word(w0), params[P_LAW_MINIMUM], cdf, guide)
             else:
-                tokens, environment = _draw_member_kernel(
+                tokens, environment, noise = _draw_member_kernel(
                     params,
                     rates,
                     seed,
@@ -654,6 +660,7 @@ def _advance_engine_kernel(
             state[S_IN_FLIGHT_TOKENS] += tokens
             slots[slot, L_GROUP] = record
             slots[slot, L_MEMBER] = position
+            members[member, M_NOISE] = noise
             members[member, M_TOKENS] = tokens
             members[member, M_VERSION] = state[S_PUBLISHED]
             members[member, M_TRAINER_VERSION] = state[S_VERSION]
@@ -674,9 +681,7 @@ def _advance_engine_kernel(
                 slots[slot, L_PHASE] = TAIL if virtual else TIMED
                 slots[slot, L_DONE] = 0
                 end = now + total + environment
-                # In flight for ever, if it would land after the horizon.
-                key = 2 * end + 1 if end <= params[P_HORIZON] else np.int64(NEVER)
-                set_key(time_tree, leaves, slot, key)
+                set_key(time_tree, leaves, slot, event_key(params, end, slot))
                 if slot == state[S_FREED]:
                     state[S_FREED] = -1
             if record_rollouts:

@@ -15,6 +15,7 @@ from lagsweep.kernels.engine_clock import (
     account_work,
     member_tokens_done,
     newer_versions,
+    quiet_key,
     set_key,
     share_done,
     take_off_clock,
@@ -111,8 +112,7 @@ def _abort_kernel(params, rates, state, slots, version_work, members, time_tree,
             )
             delay = delay + np.float64(tokens) / rates[PF_REPREFILL_RATE]
         take_off_clock(state, slots, work_tree, leaves, slot)
-        # An even key: what time alone brings about comes before the events of its tick.
-        set_key(time_tree, leaves, slot, 2 * (back + ticks_of(delay)))
+        set_key(time_tree, leaves, slot, quiet_key(params, back + ticks_of(delay), slot))
     state[S_COST] += params[P_SLOTS]
 
 

@@ -30,8 +30,10 @@ from lagsweep.kernels.engine_state import (
     NEVER,
     OFF_CLOCK,
     P_GROUP_SIZE,
+    P_HORIZON,
     P_LEAVES,
     P_PUBLICATION,
+    P_SLOT_BITS,
     P_SLOW_TRAIN_RATE,
     P_WORK_UNIT,
     PAUSE,
@@ -80,6 +82,22 @@ def first_slot(tree, leaves):
 
 
 @jit(inline=True, counted=False)
+def event_key(params, time, slot):
+    """Pack the key of a rollout that ends at a tick: ``(2 * tick + 1) << bits | slot``."""
+    if time > params[P_HORIZON]:
+        return np.int64(NEVER)
+    return ((2 * time + 1) << params[P_SLOT_BITS]) | slot
+
+
+@jit(inline=True, counted=False)
+def quiet_key(params, time, slot):
+    """Pack the key of a re-prefill that ends at a tick, before the events of that tick: ``2 * tick``."""
+    if time > params[P_HORIZON]:
+        return np.int64(NEVER)
+    return ((2 * time) << params[P_SLOT_BITS]) | slot
+
+
+@jit(inline=True, counted=False)
 def add_saturating(left, right):
     """Add two non-negative int64, held at NEVER."""
     return NEVER if left > NEVER - right else left + right
@@ -124,7 +142,8 @@ def next_decode_time(state, rates, work_tree):
     if left <= 0:
         return state[S_CLOCK]
     rate = rates[state[S_DECODING]]
-    return add_saturating(state[S_CLOCK], (left - 1) // rate + 1)
+    ticks = left if rate == 1 else (left - 1) // rate + 1
+    return add_saturating(state[S_CLOCK], ticks)
 
 
 @jit(counted=False)
@@ -252,7 +271,7 @@ def _pass_time_kernel(params, state, slots, version_work, members, time_tree, wo
         state[S_DECODING] -= 1
         if slots[slot, L_TAIL] > 0 or slots[slot, L_TARGET] == state[S_WORK]:
             slots[slot, L_PHASE] = TAIL
-            set_key(time_tree, leaves, slot, 2 * (time + slots[slot, L_TAIL]) + 1)
+            set_key(time_tree, leaves, slot, event_key(params, time + slots[slot, L_TAIL], slot))
         else:
             slots[slot, L_PHASE] = DUE
             if state[S_DUE] == 0:
@@ -261,7 +280,7 @@ def _pass_time_kernel(params, state, slots, version_work, members, time_tree, wo
             slots[state[S_DUE_TAIL], L_DUE] = slot
             state[S_DUE_TAIL] += 1
             state[S_DUE] += 1
-    while time_tree[1] == 2 * time:
-        slot = first_slot(time_tree, leaves)
+    while time_tree[1] < NEVER and time_tree[1] >> params[P_SLOT_BITS] == 2 * time:
+        slot = time_tree[1] & (leaves - 1)
         set_key(time_tree, leaves, slot, np.int64(NEVER))
         put_on_clock(state, slots, work_tree, leaves, slot, slots[slot, L_REST])

@@ -26,7 +26,21 @@ from lagsweep.kernels.engine_state import (
     PF_PROMPT_SIGMA,
 )
 from lagsweep.kernels.length_law import member_row, pick_row, sample_length
-from lagsweep.kernels.rng import normal_from_word, rollout_words, uniform_from_word
+from lagsweep.kernels.rng import normal_from_word, normal_quantile, rollout_words, uniform_from_word
+
+_TWO_TO_MINUS_52 = 2.0**-52
+
+
+@jit(inline=True, counted=False)
+def noise_bits(word):
+    """Keep the bits of a uint64 word that make its normal, as int64."""
+    return np.int64(word >> np.uint64(12))
+
+
+@jit(inline=True, counted=False)
+def noise_from_bits(bits):
+    """Give the standard normal of kept bits, as `normal_from_word` does of the whole word."""
+    return normal_quantile((np.float64(bits) + 0.5) * _TWO_TO_MINUS_52)
 
 
 @jit(counted=False)
@@ -49,8 +63,8 @@ def _draw_member_kernel(
     record,
     position,
 ):
-    """Draw tokens and environment ticks (int64) of a member; with the first, the group's own draws."""
-    w0, _w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
+    """Draw tokens, environment ticks and noise (int64) of a member; with the first, the group's own draws."""
+    w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
     uniform = uniform_from_word(w0)
     environment = np.int64(0)
     if params[P_TRACE_GROUPS] == 1:
@@ -79,4 +93,4 @@ def _draw_member_kernel(
         lowest = np.float64(params[P_LAW_MINIMUM])
         highest = np.float64(params[P_LAW_MAXIMUM])
         tokens = np.int64(min(max(scaled, lowest), highest))
-    return tokens, environment
+    return tokens, environment, noise_bits(w1)

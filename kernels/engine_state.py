@@ -21,6 +21,7 @@ FULL_RATE = 2**24  # units of work that one tick adds at full speed
     P_STOP_AFTER_UPDATES,  # 0: none
     P_SLOTS,
     P_LEAVES,  # leaves of the tournament trees: a power of two, at least the slots
+    P_SLOT_BITS,  # its logarithm: bits of a slot in the key of a known tick
     P_QUEUE_CAP,
     P_RESERVE,  # 1: admission "reserve"
     P_CAP_IS_OPEN,  # 1: the token cap closes nothing (no cap, or queue_overflow "drop_oldest")
@@ -56,7 +57,7 @@ FULL_RATE = 2**24  # units of work that one tick adds at full speed
     P_RECORD_TIMELINE,
     P_RECORD_ROLLOUTS,
     P_COUNT,
-) = range(41)
+) = range(42)
 
 NO_ENVIRONMENT, ENVIRONMENT_LAW, ENVIRONMENT_PAIRED = range(3)
 BACKGROUND, DRAIN, PAUSE, ABORT = range(4)
@@ -229,6 +230,7 @@ G_UNUSED, G_RUNNING, G_QUEUED, G_POPPED, G_REQUEUED = range(5)  # values of G_ST
 # --- columns of a member -----------------------------------------------------------------------------
 (
     M_NUMBER,
+    M_NOISE,  # upper 52 bits of its word for the staleness noise
     M_TOKENS,
     M_VERSION,  # published version at its start
     M_TRAINER_VERSION,  # trainer's version at its start
@@ -239,7 +241,7 @@ G_UNUSED, G_RUNNING, G_QUEUED, G_POPPED, G_REQUEUED = range(5)  # values of G_ST
     M_DECODE_TICKS,  # nominal
     M_ROW,  # recorded row
     M_COUNT,
-) = range(11)
+) = range(12)
 NOT_STARTED, COMPLETED = -1, -2
 
 # --- columns of a slot -------------------------------------------------------------------------------
@@ -277,14 +279,13 @@ T_CAUSES = 4
     H_START,
     H_DEQUEUE,
     H_END,
-    H_START_SYNCS,  # lags in publications
-    H_DEQUEUE_SYNCS,
+    H_DEQUEUE_SYNCS,  # lags in publications; at the start it is 0
     H_TRAINING_SYNCS,
     H_TRAINED_DECILES,  # rollouts by decile of the length law; ten bins used
     H_DROPPED_DECILES,
     H_CANCELLED_DECILES,
     H_COUNT,
-) = range(11)
+) = range(10)
 H_BINS = LAG_BINS
 
 # --- recorded rows -----------------------------------------------------------------------------------

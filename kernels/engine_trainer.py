@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from lagsweep._jit import jit
+from lagsweep.kernels.engine_draws import noise_from_bits
 from lagsweep.kernels.engine_queue import decile_of, free_record, is_ranked, leave_live, leave_queue
 from lagsweep.kernels.engine_state import (
     B_DEQUEUE_LAG_SUM,
@@ -47,13 +48,12 @@ from lagsweep.kernels.engine_state import (
     H_DEQUEUE_SYNCS,
     H_END,
     H_START,
-    H_START_SYNCS,
     H_TRAINED_DECILES,
     H_TRAINING,
     H_TRAINING_SYNCS,
     IN_TRAINING,
     M_END_VERSION,
-    M_NUMBER,
+    M_NOISE,
     M_PUBLICATIONS,
     M_ROW,
     M_TOKENS,
@@ -121,7 +121,7 @@ from lagsweep.kernels.engine_state import (
     TRAINED,
 )
 from lagsweep.kernels.pipeline import exp_saturating, ticks_of
-from lagsweep.kernels.rng import normal_from_word, philox_rounds, rollout_words, uniform_from_word
+from lagsweep.kernels.rng import philox_rounds, uniform_from_word
 
 
 @jit(inline=True, counted=False)
@@ -243,7 +243,6 @@ def _finish_batch_kernel(
     rates,
     state,
     sums,
-    seed,
     groups,
     members,
     member_versions,
@@ -308,8 +307,8 @@ def _finish_batch_kernel(
                 own_inflation = exp_saturating(own_spread * own_spread)
             log_weight = 0.0
             if lag > 0:
-                _w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), members[member, M_NUMBER])
-                log_weight = own_spread * normal_from_word(w1) - own_spread * own_spread / 2
+                normal = noise_from_bits(members[member, M_NOISE])
+                log_weight = own_spread * normal - own_spread * own_spread / 2
             log_weights[rollouts] = log_weight
             largest = max(largest, log_weight)
             inflation_sum += own_inflation
@@ -324,7 +323,6 @@ def _finish_batch_kernel(
                 _count(histograms, H_START, start_lag)
                 _count(histograms, H_DEQUEUE, dequeue_lag)
                 _count(histograms, H_END, end_lag)
-                _count(histograms, H_START_SYNCS, np.int64(0))
                 _count(histograms, H_DEQUEUE_SYNCS, dequeue_sync_lag)
                 _count(histograms, H_TRAINING_SYNCS, sync_lag)
                 histograms[H_TRAINED_DECILES, decile_of(tokens, decile_edges)] += 1

@@ -63,7 +63,8 @@ def _time(config: PipelineConfig) -> list[str]:
                 "Shorten the warm-up or lengthen the run.",
             )
         )
-    slot_bits = max(1, (config.rollout_workers + 1).bit_length())
+    # The general engine's keys spend one more bit, on what comes first within a tick.
+    slot_bits = max(1, (config.rollout_workers - 1).bit_length()) + 1
     if (horizon + 1) << slot_bits >= 2**63:
         found.append(
             message(

@@ -115,7 +115,8 @@ def _whole(config: PipelineConfig) -> np.ndarray:
     whole[layout.P_WARMUP] = ticks(config.warmup_seconds)
     whole[layout.P_STOP_AFTER_UPDATES] = config.stop_after_updates or 0
     whole[layout.P_SLOTS] = slots
-    whole[layout.P_LEAVES] = 1 << max(1, (slots - 1).bit_length())
+    whole[layout.P_SLOT_BITS] = max(1, (slots - 1).bit_length())
+    whole[layout.P_LEAVES] = 1 << whole[layout.P_SLOT_BITS]
     whole[layout.P_QUEUE_CAP] = NO_CAP if config.max_queue_tokens is None else config.max_queue_tokens
     whole[layout.P_RESERVE] = config.admission == "reserve"
     whole[layout.P_CAP_IS_OPEN] = config.max_queue_tokens is None or config.queue_overflow == "drop_oldest"

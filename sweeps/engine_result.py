@@ -21,7 +21,6 @@ LAG_HISTOGRAMS = {
     ("start", "updates"): layout.H_START,
     ("dequeue", "updates"): layout.H_DEQUEUE,
     ("end", "updates"): layout.H_END,
-    ("start", "publications"): layout.H_START_SYNCS,
     ("dequeue", "publications"): layout.H_DEQUEUE_SYNCS,
     ("training", "publications"): layout.H_TRAINING_SYNCS,
 }
@@ -82,7 +81,7 @@ def engine_result(run: EngineRun) -> EngineResult:
     if whole[layout.P_RECORD_ROLLOUTS]:
         columns["rollouts"] = _rollout_columns(run, missing=None) | _rollout_extras(run)
     details = {
-        "lags": {key: run.histograms[row].copy() for key, row in LAG_HISTOGRAMS.items()},
+        "lags": _lags(run.histograms, metrics["trained_rollouts"]),
         "slot_ticks": dict(zip(slot_constraint_names(run.config), map(int, slot_ticks))),
         "trainer_ticks": dict(zip(TRAINER_CONSTRAINTS, map(int, trainer_ticks))),
         "length_deciles": {
@@ -93,6 +92,14 @@ def engine_result(run: EngineRun) -> EngineResult:
     }
     config = run.config if run.config.seed == int(run.seed) else run.config.replace(seed=int(run.seed))
     return EngineResult(config, metrics, run.histograms[layout.H_TRAINING].copy(), columns, details=details)
+
+
+def _lags(histograms: np.ndarray, trained: int) -> dict[tuple[str, str], np.ndarray]:
+    lags = {key: histograms[row].copy() for key, row in LAG_HISTOGRAMS.items()}
+    # A rollout starts with the newest published weights.
+    lags["start", "publications"] = np.zeros_like(histograms[0])
+    lags["start", "publications"][0] = trained
+    return lags
 
 
 def _batch_columns(run: EngineRun) -> dict[str, np.ndarray]:

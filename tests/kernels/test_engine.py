@@ -25,6 +25,7 @@ from lagsweep.sweeps.config import Limit, PipelineConfig
 from lagsweep.sweeps.engine_parameters import engine_parameters, work_rates
 from lagsweep.sweeps.engine_run import EngineRun, engine_batch, engine_simulate
 from lagsweep.sweeps.length_laws import LengthLaw
+from lagsweep.sweeps.simulate import simulate_pipeline
 
 # Clocks and trees
 
@@ -298,3 +299,22 @@ def test_a_batch_of_runs_gives_what_single_runs_give():
             for name, value in single.metrics.items():
                 np.testing.assert_equal(float(result.metrics[name][row, column]), float(value), err_msg=name)
             assert result.lag_counts[row, column].tolist() == single.lag_counts.tolist()
+
+
+@pytest.mark.parametrize("slots", [5, 513])
+def test_event_keys_hold_the_longest_horizon_that_is_allowed(slots):
+    config = PipelineConfig(
+        rollout_workers=slots,
+        decode_tokens_per_second=1e-7,
+        batch_tokens=100_000,
+        max_queue_tokens=None,
+        train_tokens_per_second=1e-3,
+        stale_check="update",
+        duration_seconds=4.4e9,
+    )
+    level_1, general = simulate_pipeline(config), engine_simulate(config)
+
+    assert level_1.generated_rollouts > 0
+    assert {name: general.metrics[name] for name in level_1.metrics} == pytest.approx(
+        level_1.metrics, rel=0, abs=0, nan_ok=True
+    )
