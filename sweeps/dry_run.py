@@ -18,7 +18,8 @@ from lagsweep.sweeps.progress import Progress, duration
 from lagsweep.sweeps.spec import SweepSpec
 
 CALIBRATION_SECONDS = 1.0
-CALIBRATION_RUNS = 64
+CALIBRATION_CELLS = 32
+CALIBRATION_SEEDS = 32
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def dry_run_report(
     cells = parts[0]
     plan, left, done = _against_store(spec, folder, parts)
     compile_first(spec.base, progress or Progress())
-    run_seconds = calibrate(cells)
+    run_seconds, measured = calibrate(cells)
     workers = threads or default_threads()
     facts: dict[str, Any] = {
         "store": str(folder),
@@ -70,6 +71,7 @@ def dry_run_report(
         "runs_per_unit": math.prod(cells.layout.chunks),
         "bytes_uncompressed": bytes_in_memory(parts),
         "seconds_per_run": run_seconds,
+        "runs_measured": measured,
         "threads": workers,
         "plan": plan,
         "runs_done": done,
@@ -103,23 +105,32 @@ def _against_store(spec: SweepSpec, folder: Path, parts: list[Part]) -> tuple[st
     return f"extend the store by {added(store.spec, union)}", left, done
 
 
-def calibrate(part: Part) -> float:
-    """Measure the seconds of one run on one core: some cells and seeds, spread over the sweep."""
+def calibrate(part: Part) -> tuple[float, int]:
+    """Measure the seconds of one run on one core: some cells and seeds, spread over the sweep.
+
+    Returns
+    -------
+    tuple of float and int
+        Seconds of a run, and on how many runs they were measured.
+    """
     from lagsweep.sweeps.batch import RECORD_NOTHING
     from lagsweep.sweeps.unit_work import run_block
 
     kept = np.flatnonzero(~part.excluded.reshape(-1))
-    count = min(CALIBRATION_RUNS, len(kept) * len(part.seeds))
     # Strides that share no factor with most sizes, so that each axis is met at several values.
-    cells = kept[(np.arange(count) * 7919) % len(kept)]
-    seeds = part.seeds[(np.arange(count) * 104729) % len(part.seeds)]
+    cells = kept[np.unique((np.arange(min(CALIBRATION_CELLS, len(kept))) * 7919) % len(kept))]
+    seeds = part.seeds[(np.arange(min(CALIBRATION_SEEDS, len(part.seeds))) * 104_729) % len(part.seeds)]
+    configs = part.configs(cells)
+    # The first call loads the kernels; it is not a run's time.
+    run_block(configs[:1], seeds[:1], RECORD_NOTHING, None)
     began, runs = time.perf_counter(), 0
-    for cell, seed in zip(cells, seeds):
-        run_block(part.configs([cell]), np.array([seed], np.uint64), RECORD_NOTHING, None)
-        runs += 1
+    for seed in seeds:
+        # Together, as in the sweep: the configurations of a seed share its draws.
+        run_block(configs, np.array([seed], np.uint64), RECORD_NOTHING, None)
+        runs += len(configs)
         if time.perf_counter() - began > CALIBRATION_SECONDS:
             break
-    return (time.perf_counter() - began) / runs
+    return (time.perf_counter() - began) / runs, runs
 
 
 def _text(spec: SweepSpec, facts: dict[str, Any]) -> str:
@@ -137,7 +148,7 @@ def _text(spec: SweepSpec, facts: dict[str, Any]) -> str:
             f"units      {facts['units']:,} of about {facts['runs_per_unit']:,} runs",
             f"size       {_bytes(facts['bytes_uncompressed'])} before compression",
             f"time       {duration(facts['estimated_seconds'])} on {facts['threads']} threads "
-            f"({facts['seconds_per_run'] * 1e3:.3g} ms a run, measured on {CALIBRATION_RUNS} runs)",
+            f"({facts['seconds_per_run'] * 1e3:.3g} ms a run, measured on {facts['runs_measured']} runs)",
             f"would      {facts['plan']} ({facts['runs_left']:,} runs left, {facts['runs_done']:,} done)",
         ]
     )

@@ -26,7 +26,7 @@ def journal_line(record: Mapping[str, Any]) -> bytes:
     Examples
     --------
     >>> journal_line({"kind": "finished"})
-    b'{"kind":"finished","crc":"0b137f8b"}\\n'
+    b'{"kind":"finished","crc":"a2a43f1a"}\\n'
     """
     text = json.dumps(record, separators=(",", ":"))
     return f'{text[:-1]},"crc":"{_crc(text)}"}}\n'.encode()

@@ -138,7 +138,7 @@ def choose_chunks(cell_shape: Sequence[int], seeds: int, unit_runs: int) -> tupl
     >>> choose_chunks((3, 5, 4), 1000, 6000)
     (3, 5, 4, 100)
     >>> choose_chunks((50, 1000), 100, 40_000)
-    (2, 1000, 16)
+    (2, 1000, 20)
     """
     cells = math.prod(cell_shape)
     if cells <= unit_runs:

@@ -1,12 +1,12 @@
 """A stored sweep under everything at once: grow, run a little, kill, corrupt, resume, reopen, in any order.
 
-The model is a plain table of runs, each from one call of ``simulate_pipeline``. After every step the journal is
-not ahead of the data, what is done equals the model, and ``verify`` finds a fault exactly when one was planted.
+The model is a plain table of runs, each from one call of ``simulate_pipeline``. After every step the
+journal is not ahead of the data, what is done equals the model, and ``verify`` finds a fault exactly when
+one was planted.
 """
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
 import threading
@@ -25,7 +25,8 @@ from lagsweep.sweeps.progress import Progress
 from lagsweep.sweeps.simulate import simulate_pipeline
 from lagsweep.sweeps.spec import make_spec
 from lagsweep.sweeps.store import SweepStore, create_store, open_sweep
-from lagsweep.sweeps.stored_run import open_or_create, run_into_store
+from lagsweep.sweeps.stored_run import StoredRun, open_or_create, run_into_store
+from lagsweep.sweeps.units import unit_of_name
 from lagsweep.sweeps.verify import verify_store
 from lagsweep.sweeps.zarr_files import ZarrFiles
 
@@ -42,18 +43,6 @@ def the_run(lag, cadence, seed):
 
 class Killed(BaseException):
     """Stand in for a kill."""
-
-
-class StopAfter(Progress):
-    """Ask a run to stop when so many runs are done."""
-
-    def __init__(self, runs):
-        self.left, self.cancel = runs, threading.Event()
-
-    def advance(self, runs):
-        self.left -= runs
-        if self.left <= 0:
-            self.cancel.set()
 
 
 class StoredSweep(RuleBasedStateMachine):
@@ -105,11 +94,24 @@ class StoredSweep(RuleBasedStateMachine):
         self.grow()
 
     @precondition(lambda self: self.planted is None)
-    @rule(runs=st.integers(1, 20), executor=st.sampled_from(["serial", "threads"]))
-    def run_some_units(self, runs, executor):
-        stop = StopAfter(runs)
-        with contextlib.suppress(Cancelled):
-            run_into_store(self.spec(), self.folder, executor=executor, progress=stop, cancel=stop.cancel)
+    @rule(units=st.integers(1, 6))
+    def run_some_units(self, units):
+        """Stop after so many units: by units, not by time, so that an example can be played again."""
+        cancel, left, real = threading.Event(), [units], StoredRun.accept
+
+        def accept(run, *arguments):
+            real(run, *arguments)
+            left[0] -= 1
+            if left[0] == 0:
+                cancel.set()
+
+        StoredRun.accept = accept
+        try:
+            run_into_store(self.spec(), self.folder, executor="serial", cancel=cancel)
+        except Cancelled:
+            pass
+        finally:
+            StoredRun.accept = real
 
     @precondition(lambda self: self.planted is None)
     @rule(after=st.integers(0, 90))
@@ -151,23 +153,26 @@ class StoredSweep(RuleBasedStateMachine):
         assert verify_store(self.folder, everything=True).findings == []
 
     @precondition(lambda self: self.planted is None)
-    @rule(data=st.data(), how=st.sampled_from(["flip", "cut", "remove", "swap"]))
-    def corrupt(self, data, how):
+    @rule(
+        how=st.sampled_from(["flip", "cut", "remove", "swap"]),
+        variable=st.sampled_from(["updates", "mean_queue_tokens", "status", "lag_counts"]),
+        which=st.integers(0, 10**6),
+        where=st.integers(0, 10**6),
+    )
+    def corrupt(self, how, variable, which, where):
         """Plant a fault in a chunk of a unit that is done."""
         store = SweepStore(self.folder)
         names = sorted(store.journal.units("cells"))
         if not names:
             return
-        unit = tuple(int(k) for k in data.draw(st.sampled_from(names)).split("."))
-        variable = data.draw(st.sampled_from(["updates", "mean_queue_tokens", "status", "lag_counts"]))
+        unit = unit_of_name(names[which % len(names)])
         chunk = store.files.chunk_file(variable, unit)
         content = chunk.read_bytes()
-        other = chunk
         if how == "flip":
-            place = data.draw(st.integers(0, len(content) - 1))
+            place = where % len(content)
             chunk.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
         elif how == "cut":
-            chunk.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+            chunk.write_bytes(content[: where % len(content)])
         elif how == "remove":
             chunk.unlink()
         else:
