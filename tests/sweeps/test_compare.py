@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
+import signal
 import threading
 
 import numpy as np
@@ -459,6 +461,17 @@ def test_compare_ends_with_2_and_one_line_for_a_user_s_mistake(capsys):
     assert err.startswith(
         "error: max_head_offpolicynes: is neither a field nor a knob of preset 'areal' (got 1)."
     )
+
+
+def test_ctrl_c_stops_a_comparison_with_exit_code_130(capsys, ds):
+    # `ds` is asked for so that the kernels are compiled already.
+    timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    code, out, err = run_command(capsys, "compare", "skyrl", "prime_rl", "--seeds", "100000", *FLAGS)
+    timer.join()
+
+    assert (code, out) == (130, "")
+    assert err.endswith("stopped; nothing is kept of a comparison\n")
 
 
 def test_the_default_workload_keeps_both_sides_busy():
