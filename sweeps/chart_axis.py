@@ -37,11 +37,9 @@ def axis_chart(
     x = alt.X(
         f"{axis}:{kind}",
         title=axis_title(axis),
-        scale=alt.Scale(zero=False, padding=10) if numeric else alt.Scale(),
+        scale=alt.Scale(zero=False, padding=10, nice=False) if numeric else alt.Scale(),
         sort=None if not numeric else alt.Undefined,
-        axis=alt.Axis(format="~s")
-        if numeric and max(values, default=0) >= 10_000
-        else alt.Axis(labelAngle=0),
+        axis=_ticks(values) if numeric else alt.Axis(labelAngle=0),
     )
     y = alt.Y("value:Q", title=metric_title(metric), scale=alt.Scale(zero=False))
     data = inline(rows)
@@ -64,3 +62,12 @@ def axis_chart(
         layers.insert(0, alt.Chart(data).mark_line(color=BLUE, strokeWidth=1.5).encode(x, y))
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT - 80)
     return listening(chart, linked)
+
+
+def _ticks(values: Sequence[Any]) -> alt.Axis:
+    """Mark the axis's own values while they are few."""
+    distinct = sorted(set(values))
+    form = "~s" if distinct and distinct[-1] >= 10_000 else ",~f"
+    if len(distinct) <= 10:
+        return alt.Axis(values=distinct, format=form)
+    return alt.Axis(tickCount=6, format=form)

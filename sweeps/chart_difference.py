@@ -38,7 +38,7 @@ def difference_chart(
             title=None,
             sort=metrics,
             scale=alt.Scale(domain=metrics, range=[BLUE, ORANGE][: len(metrics)]),
-            legend=alt.Legend(orient="top", columns=1, labelLimit=300),
+            legend=alt.Legend(orient="top", columns=1, labelLimit=alt.Undefined if linked else 300),
         ),
         alt.YOffset("metric:N", sort=metrics),
         opacity=shade(linked),

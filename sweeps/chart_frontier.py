@@ -9,9 +9,11 @@ import altair as alt
 
 from lagsweep.sweeps.chart_links import brushing, inline, listening, picking, shade
 from lagsweep.sweeps.chart_style import (
+    BLUE,
     CATEGORIES,
     GREY,
     HEIGHT,
+    POINT_SCHEME,
     SHAPES,
     WIDTH,
     axis_title,
@@ -82,7 +84,12 @@ def frontier_chart(
         Add a brush, and the parameter that other charts set to highlight cells.
     """
     data = inline(rows)
-    x = alt.X("x:Q", title=metric_title(ess), scale=alt.Scale(zero=False, padding=12, nice=False))
+    x = alt.X(
+        "x:Q",
+        title=metric_title(ess),
+        axis=alt.Axis(tickCount=7),
+        scale=alt.Scale(zero=False, padding=12, nice=False),
+    )
     y = alt.Y("y:Q", title=metric_title(throughput), scale=alt.Scale(zero=False, padding=12))
     colour, shape = _series(rows, axes)
     line = (
@@ -92,9 +99,13 @@ def frontier_chart(
         .encode(x, y, alt.Order("x:Q"))
     )
     faded = shade(linked, 0.7)
-    bars = alt.Chart(data).mark_rule(strokeWidth=1.2).encode(x, alt.Y("y_low:Q"), alt.Y2("y_high:Q"))
-    spans = alt.Chart(data).mark_rule(strokeWidth=1.2).encode(y, alt.X("x_low:Q"), alt.X2("x_high:Q"))
-    points = alt.Chart(data).mark_point(filled=True, stroke=None)
+    bars = (
+        alt.Chart(data).mark_rule(strokeWidth=1.2, color=BLUE).encode(x, alt.Y("y_low:Q"), alt.Y2("y_high:Q"))
+    )
+    spans = (
+        alt.Chart(data).mark_rule(strokeWidth=1.2, color=BLUE).encode(y, alt.X("x_low:Q"), alt.X2("x_high:Q"))
+    )
+    points = alt.Chart(data).mark_point(filled=True, stroke=None, color=BLUE)
     encodings: dict[str, Any] = {
         "opacity": shade(linked),
         "size": alt.condition("datum.on_frontier", alt.value(90), alt.value(38)),
@@ -126,7 +137,7 @@ def _series(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> tuple[Any
         colour = (
             alt.Color(f"{name}:O", legend=title, scale=ordinal_scale(alt, values[name]))
             if len(values[name]) <= 12
-            else alt.Color(f"{name}:Q", legend=title, scale=alt.Scale(scheme="viridis"))
+            else alt.Color(f"{name}:Q", legend=title, scale=alt.Scale(scheme=POINT_SCHEME))
         )
     for name in several[1:]:
         if len(values[name]) <= len(SHAPES):
@@ -177,6 +188,8 @@ def _baseline_layers(
         return []
     value = {"x": plain_value(baseline[ess]), "y": plain_value(baseline[throughput]), "text": "sequential"}
     data = inline([value])
-    mark = alt.Chart(data).mark_point(shape="diamond", size=110, strokeWidth=2, color=CATEGORIES[1])
+    mark = alt.Chart(data).mark_point(
+        shape="diamond", size=110, strokeWidth=2, opacity=1, color=CATEGORIES[1]
+    )
     text = alt.Chart(data).mark_text(align="right", dx=-10, fontSize=11, color=GREY)
     return [mark.encode(x, y), text.encode(x, y, alt.Text("text:N"))]

@@ -7,12 +7,12 @@ from typing import Any
 
 import altair as alt
 
-from lagsweep.sweeps.chart_links import inline, listening, picking, shade
-from lagsweep.sweeps.chart_style import axis_title, metric_title, short_number
+from lagsweep.sweeps.chart_links import LIT, inline, listening, picking, shade
+from lagsweep.sweeps.chart_style import GREY, axis_title, metric_title, short_number
 
 TILE, TILE_WIDTH = 40, 62
 _SHORT = {"queue_cap": "cap, tokens", "max_lag": "max lag", "sync_cadence": "cadence"}
-_GAPS = alt.Scale(paddingInner=0.02, paddingOuter=0)
+_GAPS = alt.Scale(paddingInner=0.012, paddingOuter=0)
 MOST_LABELLED = 10  # tiles along an axis that still leave room for numbers
 
 
@@ -95,7 +95,7 @@ def heatmap_chart(
     )
     layers: list[alt.Chart] = [picking(tiles, linked)]
     if len(columns) <= MOST_LABELLED and len(lines) <= 2 * MOST_LABELLED:
-        layers += _labels(data, encode, form, low, high)
+        layers += _labels(data, encode, form, low, high, linked)
     chart = alt.layer(*layers).properties(
         width=alt.Step(TILE_WIDTH if len(columns) <= MOST_LABELLED else 14),
         height=(TILE if len(lines) <= 2 * MOST_LABELLED else 12) * len(lines),
@@ -105,11 +105,16 @@ def heatmap_chart(
     return listening(chart, linked)
 
 
-def _labels(data: alt.Data, encode: dict[str, Any], form: str, low: float, high: float) -> list[alt.Chart]:
+def _labels(
+    data: alt.Data, encode: dict[str, Any], form: str, low: float, high: float, linked: bool
+) -> list[alt.Chart]:
     """Write mean and half width into each tile, dark on light colours and light on dark ones."""
-    colour = alt.condition(
-        f"datum.value > {low + 0.6 * (high - low)!r}", alt.value("#111111"), alt.value("#ffffff")
-    )
+    bright = f"datum.value > {low + 0.6 * (high - low)!r}"
+    if linked:
+        colour: Any = alt.when(f"!({LIT})").then(alt.value(GREY))
+        colour = colour.when(bright).then(alt.value("#111111")).otherwise(alt.value("#ffffff"))
+    else:
+        colour = alt.condition(bright, alt.value("#111111"), alt.value("#ffffff"))
     base = alt.Chart(data).transform_filter("isValid(datum.value)").encode(**encode, color=colour)
     means = base.mark_text(dy=-5, fontSize=11).encode(text=alt.Text("value:Q", format=form))
     halves = (

@@ -68,12 +68,14 @@ def lag_chart(
         "lag:Q", title="lag when trained, versions", axis=_whole_ticks(used), scale=alt.Scale(nice=False)
     )
     y = alt.Y("share:Q", title="share of trained rollouts", axis=alt.Axis(format="%"))
+    limit = alt.Undefined if linked else 320  # a page sets its own
+    legend = alt.Legend(orient="top", columns=1, labelLimit=limit)
     colour = alt.Color(
-        "label:N", title=None, sort=labels, legend=alt.Legend(orient="top", columns=1, labelLimit=320),
+        "label:N", title=None, sort=labels, legend=legend,
         scale=alt.Scale(domain=labels, range=CATEGORIES[: len(labels)]),
     )  # fmt: skip
     shape = alt.Shape(
-        "label:N", title=None, sort=labels, legend=alt.Legend(orient="top", columns=1, labelLimit=320),
+        "label:N", title=None, sort=labels, legend=legend,
         scale=alt.Scale(domain=labels, range=SHAPES[: len(labels)]),
     )  # fmt: skip
     base = alt.Chart(data).encode(x, color=colour, opacity=shade(linked))

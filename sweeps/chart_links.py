@@ -16,6 +16,7 @@ import altair as alt
 from lagsweep.sweeps.chart_style import FADED
 
 HIGHLIGHT, PICKED, BRUSH = "highlight", "picked", "brush"
+LIT = f"length({HIGHLIGHT}) == 0 || indexof({HIGHLIGHT}, datum.cell) >= 0"
 
 # A finger scrolls the page; only a mouse draws a box.
 _BY_MOUSE = "[mousedown, window:mouseup] > window:mousemove!"
@@ -43,8 +44,7 @@ def shade(linked: bool, bright: float = 0.95, faded: float = FADED) -> Any:
     """Give the opacity of a mark: bright where its cell is highlighted, or nothing is."""
     if not linked:
         return alt.value(bright)
-    lit = f"length({HIGHLIGHT}) == 0 || indexof({HIGHLIGHT}, datum.cell) >= 0"
-    return alt.condition(lit, alt.value(bright), alt.value(faded))
+    return alt.condition(LIT, alt.value(bright), alt.value(faded))
 
 
 def picking(chart: alt.Chart, linked: bool) -> alt.Chart:

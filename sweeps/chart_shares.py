@@ -30,9 +30,9 @@ _COLOURS = {
     "left at the end": GREY,
 }
 TITLES = {
-    "trainer": "share of the trainer's time",
-    "slots": "share of the slots' time",
-    "tokens": "share of the tokens",
+    "trainer": "of the trainer's time",
+    "slots": "of the slots' time",
+    "tokens": "of the tokens",
 }
 
 

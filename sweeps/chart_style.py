@@ -19,6 +19,8 @@ CATEGORIES = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY]
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
 WIDTH, HEIGHT = 520, 320
 FADED = 0.12
+# Neither end of viridis shows as a small point on both light and dark; a dark page takes the other part.
+POINT_SCHEME = {"name": "viridis", "extent": [0.0, 0.85]}
 
 AXIS_TITLES = {
     "queue_cap": "queue cap, tokens",
@@ -26,7 +28,32 @@ AXIS_TITLES = {
     "sync_cadence": "sync cadence, updates",
 }
 # What fits a legend or a label.
-SHORT_TITLES = {"queue_cap": "cap", "max_lag": "lag ≤", "sync_cadence": "sync"}
+SHORT_TITLES = {
+    "queue_cap": "cap",
+    "max_lag": "lag ≤",
+    "sync_cadence": "sync",
+    "response_length": "",
+    "admission": "",
+    "rollout_workers": "slots",
+    "batch_tokens": "batch",
+    "batch_groups": "batch",
+    "train_tokens_per_second": "train/s",
+    "decode_tokens_per_second": "decode/s",
+    "train_overhead_seconds": "train s",
+    "rollout_overhead_seconds": "rollout s",
+    "sync_seconds": "sync s",
+    "drift_per_version": "drift",
+    "decode_slowdown_per_rollout": "slowdown",
+    "environment_seconds": "env",
+    "prompt_tokens": "prompt",
+    "publication": "",
+    "group_size": "group",
+    "updates_per_batch": "updates",
+    "prefetch_batches": "prefetch",
+    "max_running_groups": "running",
+    "queue_order": "",
+    "stale_check": "stale",
+}
 
 
 def axis_title(name: str) -> str:
@@ -66,7 +93,7 @@ def short_label(settings: Mapping[str, Any]) -> str:
     'cap 240k, lag ≤ 2, sync 1'
     """
     return ", ".join(
-        f"{SHORT_TITLES.get(name, name.replace('_', ' '))} {short_number(value)}"
+        f"{SHORT_TITLES.get(name, name.replace('_', ' '))} {short_number(value)}".strip()
         for name, value in settings.items()
     )
 
@@ -103,4 +130,4 @@ def ordinal_scale(alt: Any, values: Sequence[Any]) -> Any:
     """Choose colours for the values of an axis: categories while they are few, else viridis."""
     if len(values) <= len(CATEGORIES):
         return alt.Scale(domain=list(values), range=CATEGORIES[: len(values)])
-    return alt.Scale(domain=list(values), scheme="viridis")
+    return alt.Scale(domain=list(values), scheme=POINT_SCHEME)

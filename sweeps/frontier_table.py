@@ -126,11 +126,11 @@ def _worth_a_look(result: Frontier) -> list[str]:
     if max(len(line) for line in text.splitlines()) <= WIDTH:
         return ["", text]
     table = grid(["worth a look", *header], [[wish, *figures] for wish, _, figures in lines], left=1)
-    return [
-        "",
-        table,
-        *(wrapped(f"{wish}: {describe_settings(settings)}", "   ", "") for wish, settings, _ in lines),
-    ]
+    wishes: dict[str, list[str]] = {}
+    for wish, settings, _ in lines:
+        wishes.setdefault(describe_settings(settings), []).append(wish)
+    legend = [wrapped(f"{'; '.join(names)}: {settings}", "   ", "") for settings, names in wishes.items()]
+    return ["", table, "", *legend]
 
 
 def _notes(
@@ -146,8 +146,8 @@ def _notes(
     ]
     if len(different) < len(frontier):
         sentences.append(
-            f"{len(frontier) - len(different)} of them are left out, with the very figures of one shown, "
-            "which differs in a setting that never took effect."
+            f"Left out: {len(frontier) - len(different)} more with the very figures of one shown, from which "
+            "they differ in a setting that never took effect."
         )
     if len(shown) < len(different):
         sentences.append(f"The fastest {len(shown)} of them are shown.")

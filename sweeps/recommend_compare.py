@@ -39,6 +39,9 @@ def choose(table: ChoiceTable, candidates: np.ndarray) -> int:
     return int(candidates[order[0]])
 
 
+MOST_SEEDS = 10_000_000  # more would not be run
+
+
 class Comparison:
     """Settings against the choice, seed by seed, relative to the choice's mean in each scenario."""
 
@@ -78,7 +81,7 @@ class Comparison:
 
     def seeds_needed(self, setting: int) -> int | None:
         """Tell about how many seeds would tell a setting from the choice; None where that cannot be told."""
-        from scipy.stats import norm
+        from scipy.stats import t
 
         series = self.shares(np.array([setting])).mean(axis=1)[0]
         series = series[~np.isnan(series)]
@@ -87,7 +90,10 @@ class Comparison:
         mean, spread = abs(float(series.mean())), float(series.std(ddof=1))
         if mean == 0 or spread == 0:
             return None
-        return math.ceil((float(norm.ppf(0.5 + self.confidence / 2)) * spread / mean) ** 2)
+        level, ratio = 0.5 + self.confidence / 2, spread / mean
+        counts = np.unique(np.geomspace(2, MOST_SEEDS, 400).round())
+        enough = t.ppf(level, counts - 1) * ratio <= np.sqrt(counts)
+        return max(int(counts[np.argmax(enough)]), len(series) + 1) if enough.any() else MOST_SEEDS
 
 
 def ties_of(comparison: Comparison, candidates: np.ndarray) -> tuple[Alternative, ...]:
@@ -150,9 +156,15 @@ def _worst(table: ChoiceTable, bound: Bound, settings: np.ndarray) -> np.ndarray
 
 
 def nearest_to(table: ChoiceTable, bound: Bound) -> BoundReport:
-    """Say, when nothing is admissible, which setting comes nearest to one bound with the others kept."""
+    """Say, when nothing is admissible, which setting comes nearest to one bound.
+
+    Among those that keep the other bounds if there are any, else among all.
+    """
     others = candidates_of(table, table.admissible(leave_out=bound.name))
-    levels = _worst(table, bound, others)
+    keeps_others = bool(len(others))
+    if not keeps_others:
+        others = candidates_of(table, np.isfinite(table.means))
+    levels = _worst(table, bound, others) if len(others) else np.empty(0)
     usable = np.isfinite(levels)
     others, levels = others[usable], levels[usable]
     if not len(others):
@@ -166,6 +178,7 @@ def nearest_to(table: ChoiceTable, bound: Bound) -> BoundReport:
         binds=True,
         first_limit=float(levels[nearest]),
         first_step=Comparison(table, int(others[nearest]), 0.95).alternative(int(others[nearest])),
+        keeps_others=keeps_others,
     )
 
 

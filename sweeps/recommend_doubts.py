@@ -44,8 +44,7 @@ def doubts_about(
     more = Commands(spec, ds, store)
     found = [*_unfinished(ds, more)]
     if comparison is None:
-        found += _nothing_admissible(table, reports)
-        return tuple(found)
+        return (*found, _nothing_admissible(table, reports, spec, more))
     if ds.sizes["seed"] < 2:
         found.append(
             Doubt(
@@ -72,12 +71,24 @@ def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
     return found
 
 
-def _nothing_admissible(table: ChoiceTable, reports: Sequence[BoundReport]) -> list[Doubt]:
+def _nothing_admissible(
+    table: ChoiceTable, reports: Sequence[BoundReport], spec: SweepSpec, more: Commands
+) -> Doubt:
     if not np.isfinite(table.means).any():
-        return [Doubt("No run has a value of the metric.")]
+        return Doubt("No run has a value of the metric.")
+    if not np.isfinite(table.ess).any():
+        return Doubt("No setting trained a batch; simulate one of them to see where it stalls or starves.")
     if not reports:
-        return [Doubt("No setting has a value in every scenario.")]
-    return [Doubt("No setting keeps every bound.")]
+        return Doubt("No setting has a value in every scenario.")
+    # Fresher settings than any tried: the smallest lag limit, if it was not among them.
+    axis = next((name for name in ("max_lag", "max_policy_lag") if name in table.axes), "max_lag")
+    tried = [value.item() for value in np.unique(table.axes[axis])] if axis in table.axes else []
+    tried = tried or [spec.base.max_policy_lag]
+    if min(tried) == 0 or not spec.design.is_grid:
+        return Doubt("No setting keeps every bound; give the sweep other axes or values.")
+    return Doubt(
+        "No setting keeps every bound. A smaller lag limit was not tried:", more.values(axis, [*tried, 0])
+    )
 
 
 def _open_ties(ties: Sequence[Alternative], more: Commands) -> list[Doubt]:

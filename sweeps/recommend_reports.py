@@ -56,6 +56,8 @@ class BoundReport:
         The better setting that needs the least relaxation, and `first_limit`, the limit that admits it.
     without : Alternative, optional
         The best setting if the constraint is dropped.
+    keeps_others : bool
+        When nothing is admissible: whether `first_step`, the setting nearest to this bound, keeps the others.
     """
 
     name: str
@@ -66,6 +68,7 @@ class BoundReport:
     first_limit: float | None = None
     first_step: Alternative | None = None
     without: Alternative | None = None
+    keeps_others: bool = True
 
 
 @dataclass(frozen=True)

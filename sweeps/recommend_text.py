@@ -67,11 +67,14 @@ def _choice(result: Recommendation) -> str:
     half = (result.high - result.low) / 2
     digits = digits_for([result.value], [half])
     own_axes = {k: v for k, v in result.settings.items() if k not in result.scenario_axes}
+    scenario = {k: v for k, v in result.settings.items() if k in result.scenario_axes}
     lines = [f"Choice: {describe_settings(own_axes)}", f"  cell {result.cell}"]
     if missing(half):
         interval = "one seed, no interval"
     else:
         interval = f"{result.confidence:.0%} interval over {result.seeds} seeds"
+    if scenario:
+        lines.append(f"  its figures at {describe_settings(scenario)}:")
     lines.append(
         f"  {result.objective} {with_half_width(result.value, half, digits)} {result.units} ({interval})"
     )
@@ -144,9 +147,10 @@ def bound_sentence(bound: BoundReport, nothing_admissible: bool) -> str:
     name = f"{bound.name} = {bound.limit:g}"
     if nothing_admissible:
         if bound.first_step is None:
-            return f"{name}: no setting keeps the other bounds either."
+            return f"{name}: no setting has a value of {bound.metric}; none trained a batch."
+        others = "" if bound.keeps_others else ", which breaks another bound too,"
         return (
-            f"{name}: the nearest setting, {describe_settings(bound.first_step.settings)}, has "
+            f"{name}: the nearest setting{others or ','} {describe_settings(bound.first_step.settings)}, has "
             f"{_level(bound, bound.first_limit)} (cell {bound.first_step.cell})."
         )
     if not bound.binds:

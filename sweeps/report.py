@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lagsweep.errors import ConfigError, message
 from lagsweep.sweeps.analysis import THROUGHPUT
+from lagsweep.sweeps.chart_style import BLUE
 from lagsweep.sweeps.heatmap_panels import HEATMAP_METRICS
 from lagsweep.sweeps.page_shell import framed
 from lagsweep.sweeps.report_html import Tables, paragraph, section, text
@@ -241,11 +242,16 @@ def _figure(chart: ReportChart, titled: bool = True) -> str:
     place = f'<div class="chart" id="chart-{text(chart.name)}" role="img" aria-label="{caption}"></div>'
     if chart.colours:
         keys = "".join(
-            f'<span><i style="background:{text(colour)}"></i>{text(name)}</span>'
+            f'<span><i style="background:{_page_colour(colour)}"></i>{text(name)}</span>'
             for name, colour in chart.colours.items()
         )
         place = f'<div class="legend">{keys}</div>{place}'
     return f"<figure>{title}<figcaption>{caption}</figcaption>{place}</figure>"
+
+
+def _page_colour(colour: str) -> str:
+    """Give a colour as the page has it: its blue is lighter on dark paper."""
+    return "var(--blue)" if colour == BLUE else text(colour)
 
 
 def _heatmaps(chart: ReportChart) -> str:

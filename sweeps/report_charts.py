@@ -54,7 +54,7 @@ class ReportChart:
 def report_charts(content: Content) -> list[ReportChart]:
     """Make every chart that the sweep has something for."""
     return [
-        _frontier(content),
+        *_frontier(content),
         *_surfaces(content),
         *_shares(content),
         *_lags(content),
@@ -62,10 +62,12 @@ def report_charts(content: Content) -> list[ReportChart]:
     ]
 
 
-def _frontier(content: Content) -> ReportChart:
+def _frontier(content: Content) -> list[ReportChart]:
     found = content.found
     frame = thinned(found.frame)
     rows = frontier_rows(frame.to_dicts(), found.throughput, found.ess, found.axes)
+    if not rows:
+        return []
     left_out = found.frame.height - frame.height
     caption = (
         "Up and right is better. Large points are on the frontier, joined by the dashed line; bars are "
@@ -85,7 +87,7 @@ def _frontier(content: Content) -> ReportChart:
             linked=linked,
         )
 
-    return ReportChart("frontier", "Throughput against effective sample size", caption, draw)
+    return [ReportChart("frontier", "Throughput against effective sample size", caption, draw)]
 
 
 def _surfaces(content: Content) -> list[ReportChart]:
@@ -165,7 +167,7 @@ def _shares(content: Content) -> list[ReportChart]:
         for group, parts in parts_of.items():
             rows[group] += parts
     captions = {
-        "trainer": "The trainer: the rest of the bar is time it waits.",
+        "trainer": "The trainer: training, or what it waits for.",
         "slots": "The rollout slots: busy with a rollout, or idle and why.",
         "tokens": "The tokens that were generated: trained, thrown away as too old, or left over at the end.",
     }
@@ -207,7 +209,7 @@ def _lags(content: Content) -> list[ReportChart]:
 def _differences(content: Content) -> list[ReportChart]:
     if not content.differences:
         return []
-    names = {THROUGHPUT: "trained tokens/s", EFFECTIVE: "effective tokens/s (× expected ESS)"}
+    names = {THROUGHPUT: "trained tokens/s", EFFECTIVE: "effective tokens/s"}
     rows = [
         {
             "cell": one.shown.cell,

@@ -244,14 +244,17 @@ def _differences(
     sides: dict[str, np.ndarray | None] = {}
     own: int | None = None
     if reference is not None:
-        own, name = find_cell(ds, reference), "the reference"
-        name = next((one.label for one in shown if one.place == own), f"cell {cell_coordinates(ds)[0][own]}")
+        own = find_cell(ds, reference)
+        cells, axes = cell_coordinates(ds)
+        name = (
+            short_label({axis: values[own].item() for axis, values in axes.items()}) or f"cell {cells[own]}"
+        )
     elif "baseline_status" in ds:
         name = "the sequential baseline"
     elif chosen is not None:
-        own, name = chosen.place, chosen.label
+        own, name = chosen.place, "the choice"
     else:
-        own, name = places[0], shown[0].label
+        own, name = places[0], "the fastest"
     differences = []
     for metric in (THROUGHPUT, EFFECTIVE):
         values = cell_values(ds, metric)

@@ -33,9 +33,10 @@ def header(content: Content) -> str:
     spec, status = content.spec, content.status
     cells = spec.design.size
     runs = sum(status.values())
-    axes = " × ".join(spec.design.columns) or "one configuration"
+    axes = " × ".join(spec.design.columns)
+    what = f"{cells:,} configurations ({axes})" if axes else "One configuration"
     done = f"{status['done']:,} of {runs:,} runs done"
-    line = f"{cells:,} configurations ({axes}) × {len(spec.seeds):,} seeds: {done}."
+    line = f"{what} × {len(spec.seeds):,} seeds: {done}."
     pieces = [f"<h1>{text(spec.name)}</h1>", paragraph(line, "dim")]
     warnings = []
     if status["not run"] or not content.ds.attrs.get("complete", True):
@@ -62,7 +63,9 @@ def verdict(content: Content) -> str:
     else:
         own = {name: value for name, value in best.settings.items() if name not in best.scenario_axes}
         pieces.append(paragraph(describe_settings(own), "choice"))
-        pieces.append(paragraph(_figures(content), "figure"))
+        scenario = {name: value for name, value in best.settings.items() if name in best.scenario_axes}
+        where = f"At {describe_settings(scenario)}: " if scenario else ""
+        pieces.append(paragraph(where + _figures(content), "figure"))
         pieces += [paragraph(sentence) for sentence in (*_against(content), _ties(content))]
         pieces += [paragraph(bound_sentence(bound, False)) for bound in best.bounds]
         pieces += [paragraph(sentence) for sentence in _scenarios(content)]
@@ -152,6 +155,8 @@ def _assumptions(content: Content) -> str:
 def frontier_table(content: Content) -> str:
     """Give the frontier and what else is named, fastest first, the baseline above."""
     found, axes = content.found, content.found.axes
+    if not content.shown:
+        return section("The frontier", paragraph("No configuration trained a batch."))
     rows = [dict(one.row) for one in content.shown]
     digits = {
         metric: digits_for([row[metric] for row in rows], [row[f"{metric}_half_width"] for row in rows])
@@ -244,9 +249,8 @@ def provenance(content: Content) -> str:
         f"Seeds: {text(_seeds(spec.seeds))}",
     ]
     for law in laws:
-        items.append(
-            f"Length law {text(law.name)}, digest <code>{text(law.digest[:16])}</code>. {text(law.source)}"
-        )
+        source = f" {text(law.source)}" if law.source else ""
+        items.append(f"Length law {text(law.name)}, digest <code>{text(law.digest[:16])}</code>.{source}")
     versions = [
         f"{name.removesuffix('_version')} {attributes[name]}"
         for name in ("lagsweep_version", "numpy_version", "numba_version", "python_version")

@@ -58,9 +58,10 @@ def with_half_width(mean: Any, half: Any, digits: int) -> str:
 
 def digits_for(values: Iterable[Any], half_widths: Iterable[Any]) -> int:
     """Choose as many decimals as the intervals bear: one digit of the smallest half width, 4 at most."""
-    halves = [half for half in half_widths if not missing(half) and half > 0]
+    largest = max((abs(value) for value in values if not missing(value)), default=0)
+    # Half widths of nothing but rounding say nothing about decimals.
+    halves = [half for half in half_widths if not missing(half) and half > 1e-9 * largest]
     if not halves:
-        largest = max((abs(value) for value in values if not missing(value)), default=0)
         return 4 if largest <= 1 else 1 if largest < 1000 else 0
     return min(4, max(0, -math.floor(math.log10(min(halves)))))
 

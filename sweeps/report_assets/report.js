@@ -26,7 +26,7 @@
       background: "transparent", font: font,
       axis: { labelColor: dim, titleColor: ink, gridColor: line, domainColor: line, tickColor: line,
         titleFontWeight: 500, titleFontSize: 12, labelFontSize: 11, titleFont: font, labelFont: font },
-      legend: { labelColor: ink, titleColor: dim, titleFontWeight: 500, labelFontSize: 12, orient: "top",
+      legend: { labelLimit: narrow ? 250 : 420, labelColor: ink, titleColor: dim, titleFontWeight: 500, labelFontSize: 12, orient: "top",
         symbolOpacity: 1,
         layout: { top: { direction: narrow ? "vertical" : "horizontal", margin: 18, anchor: "start" } } },
       title: { color: ink, fontWeight: 600 },
@@ -34,9 +34,11 @@
     };
   }
 
-  // A specification names its tables; here they get their rows back.
+  // A specification names its tables; here they get their rows back. On dark paper, dark inks give way.
   function filled(spec, rows) {
     return JSON.parse(JSON.stringify(spec), function (key, value) {
+      if (dark.matches && value === "#0072B2") return style("--blue");
+      if (dark.matches && key === "scheme" && value && value.extent) return { name: value.name, extent: [0.3, 1] };
       if (key !== "data" || !value || value.table === undefined) return value;
       rows.push.apply(rows, tables[value.table]);
       return { values: tables[value.table] };
