@@ -121,9 +121,8 @@ def checked_value(field: str, value: Any, where: str) -> Any:
         raise ConfigError(message(where, "must be finite", value, "Give a finite number."))
     if field not in _ADAPTERS:
         info = PipelineConfig.model_fields[field]
-        _ADAPTERS[field] = TypeAdapter(
-            Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
-        )
+        kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+        _ADAPTERS[field] = TypeAdapter(kind)
     try:
         return _ADAPTERS[field].validate_python(read_none(field, value))
     except ValidationError as error:

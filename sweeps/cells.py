@@ -24,7 +24,9 @@ def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> Pipeli
     return base.replace(**{name.removeprefix(PRESET_PREFIX): value for name, value in changes.items()})
 
 
-def configs_of(base: PipelineConfig, design: Design, cells: Sequence[int]) -> list[PipelineConfig]:
+def configs_of(
+    base: PipelineConfig, design: Design, cells: Sequence[int] | np.ndarray
+) -> list[PipelineConfig]:
     """Build the configurations of some cells of a checked design."""
     return [unchecked_config(base, design.settings(int(cell))) for cell in cells]
 

@@ -46,4 +46,6 @@ def kernels_are_kept(level_1: bool) -> bool:
     from lagsweep._jit import cache_folder
 
     folder = cache_folder()
-    return bool(config.DISABLE_JIT) or (folder is not None and any(folder.glob(_KERNEL_FILES[level_1])))
+    return bool(getattr(config, "DISABLE_JIT", 0)) or (
+        folder is not None and any(folder.glob(_KERNEL_FILES[level_1]))
+    )

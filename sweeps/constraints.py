@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,9 @@ def _value(node: ast.AST, columns: Mapping[str, Any], known: Mapping[str, Any], 
             return node.value
         case ast.Name(id=name):
             return _named(name, columns, known, text)
-        case ast.BinOp(op=op) if type(op) in _BINARY:
-            return _applied(lambda: _BINARY[type(op)](recurse(node.left), recurse(node.right)), text)
+        case ast.BinOp() if type(node.op) in _BINARY:
+            combine = _BINARY[type(node.op)]
+            return _applied(lambda: combine(recurse(node.left), recurse(node.right)), text)
         case ast.UnaryOp(op=ast.USub()):
             return _applied(lambda: -recurse(node.operand), text)
         case ast.UnaryOp(op=ast.Not()):
@@ -103,7 +104,7 @@ def _value(node: ast.AST, columns: Mapping[str, Any], known: Mapping[str, Any], 
         case ast.Compare() if all(type(op) in _COMPARE for op in node.ops):
             sides = [recurse(part) for part in (node.left, *node.comparators)]
             parts = [
-                _applied(lambda op=op, a=a, b=b: _COMPARE[type(op)](a, b), text)
+                _applied(partial(_COMPARE[type(op)], a, b), text)
                 for op, a, b in zip(node.ops, sides, sides[1:])
             ]
             return reduce(np.logical_and, parts)

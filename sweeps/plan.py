@@ -80,7 +80,7 @@ class Part:
         """How many runs it has, excluded cells apart."""
         return int((~self.excluded).sum()) * len(self.seeds)
 
-    def configs(self, cells: Sequence[int]) -> list[PipelineConfig]:
+    def configs(self, cells: Sequence[int] | np.ndarray) -> list[PipelineConfig]:
         """Build the configurations of some cells."""
         return configs_of(self.base, self.design, cells)
 

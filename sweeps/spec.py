@@ -367,9 +367,8 @@ def baseline_of(dataset: xarray.Dataset) -> xarray.Dataset | None:
 
     from lagsweep.sweeps.plan import BASELINE_PREFIX, baseline_design
 
-    names = {
-        name: name[len(BASELINE_PREFIX) :] for name in dataset.data_vars if name.startswith(BASELINE_PREFIX)
-    }
+    variables = [str(name) for name in dataset.data_vars]
+    names = {name: name[len(BASELINE_PREFIX) :] for name in variables if name.startswith(BASELINE_PREFIX)}
     if not names:
         return None
     spec = spec_of(dataset)

@@ -99,7 +99,8 @@ class ZarrFiles:
     def array(self, name: str) -> Any:
         """Give an array, opened so that chunks of fill values are written too."""
         if name not in self._arrays:
-            self._arrays[name] = self._group[name].with_config(_WRITE_ALL)
+            array: Any = self._group[name]
+            self._arrays[name] = array.with_config(_WRITE_ALL)
         return self._arrays[name]
 
     def chunks(self, name: str) -> tuple[int, ...]:

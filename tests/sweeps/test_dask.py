@@ -22,7 +22,8 @@ from lagsweep.sweeps.spec import make_spec
 from lagsweep.sweeps.store import SweepStore
 from lagsweep.sweeps.stored_run import run_into_store
 
-pytestmark = pytest.mark.dask
+# One cluster: under xdist all of these run in one process.
+pytestmark = [pytest.mark.dask, pytest.mark.xdist_group("dask")]
 
 AXES = {"max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
 KEEP = {"baseline": True, "masks": True, "tables": ["batches"]}
