@@ -233,6 +233,7 @@ class StoredRun:
         """Run units on the executor; each is written and journaled as it completes."""
         from lagsweep.sweeps.run import thread_count
 
+        self._announce_rewrites(todo)
         count = thread_count(self.executor, self.threads)
         if count is None:
             from lagsweep.sweeps.dask_executor import run_on_cluster
@@ -248,6 +249,21 @@ class StoredRun:
             cancel=self.cancel,
             run_seconds=guessed_run_seconds(self.store.spec.base, self.store.spec.design),
         )
+
+    def _announce_rewrites(self, todo: Todo) -> None:
+        """Say in the journal which units that are done, wholly or in part, will be written again.
+
+        Between two of their arrays the files are not those that the journal tells of. A unit that grows keeps
+        what is done in it, since old and new files agree on that; a unit with runs done again counts as undone
+        until it is written.
+        """
+        for part, unit, mask in todo:
+            record = self.store.journal.units(part.name).get(unit_name(unit))
+            if record is None or record.get("rewriting"):
+                continue
+            grows = not (mask & self.store.done_mask(part, unit)).any()
+            kept = {name: record[name] for name in ("boxes",) if name in record} if grows else {"boxes": []}
+            self.store.journal.append({**record, **kept, "rewriting": True})
 
     def _works(self, todo: Todo) -> Iterator[UnitWork]:
         """Make the work of units, one by one."""

@@ -234,6 +234,13 @@ def _check_unit(store: SweepStore, part: Part, unit: tuple[int, ...], report: Ve
             report.add("journal", f"unit {part.prefix}{name}", "is missing, but the store says complete")
         return
     report.units_done += 1
+    if record.get("rewriting"):
+        if report.complete:
+            report.add(
+                "journal", f"unit {part.prefix}{name}", "is being written, but the store says complete"
+            )
+        _check_readable(store, part, unit, report)
+        return
     before = len(report.findings)
     _check_chunks(store, part, unit, str(record.get("digest", "")), report)
     _check_tables(store, part, unit, dict(record.get("tables", {})), report)
@@ -260,6 +267,21 @@ def _check_chunks(
             continue
         if changed:
             report.add("chunk", where, "is not the one that the journal tells of (changed, or swapped)")
+
+
+def _check_readable(store: SweepStore, part: Part, unit: tuple[int, ...], report: VerifyReport) -> None:
+    """Check the chunks of a unit that a killed run was writing again: each is whole, old or new."""
+    box = part.layout.box(unit)
+    for name, (_, dims, _) in variable_table(part).items():
+        report.chunks += 1
+        if not store.files.digest(name, unit):
+            report.add("chunk", f"{name} unit {unit_name(unit)}", "is missing, but the journal says done")
+            continue
+        try:
+            store.files.read(name, (*box, *(((0, 65),) if dims[-1] == "lag" else ())))
+        except Exception as error:
+            what = f"cannot be read: {str(error).splitlines()[0]}"
+            report.add("chunk", f"{name} unit {unit_name(unit)}", what)
 
 
 def _check_tables(

@@ -19,6 +19,7 @@ from lagsweep.sweeps.run import run_spec
 from lagsweep.sweeps.spec import make_spec
 from lagsweep.sweeps.store import SweepStore, open_sweep, read_table
 from lagsweep.sweeps.stored_run import StopAtFailure, run_into_store
+from lagsweep.sweeps.verify import verify_store
 from lagsweep.sweeps.zarr_files import ZarrFiles
 
 SPEC = make_spec(
@@ -305,3 +306,60 @@ def test_a_store_made_with_other_versions_says_so(tmp_path, monkeypatch):
     run_into_store(SPEC, tmp_path / "sweep", progress=Notes())
 
     assert any("was made with numba" in note and "this is 9.9" in note for note in notes)
+
+
+def test_a_kill_while_a_partly_done_unit_is_written_again_is_no_fault(tmp_path, monkeypatch):
+    """The arrays of a unit that grew at its edge are written one by one over the old ones."""
+    folder = tmp_path / "sweep"
+    small = SPEC.replace(seeds=tuple(range(9)), baseline=False)
+    larger = small.replace(seeds=tuple(range(10)))
+    run_into_store(small, folder, unit_runs=24)
+    real, written = ZarrFiles.write, [0]
+
+    def write(self, values, box):
+        for name, array in values.items():
+            if box[-1] == (8, 10):
+                written[0] += 1
+                if written[0] == 12:
+                    raise Killed
+            real(self, {name: array}, box)
+
+    monkeypatch.setattr(ZarrFiles, "write", write)
+    with pytest.raises(Killed):
+        run_into_store(larger, folder, executor="serial")
+    monkeypatch.undo()
+    assert verify_store(folder, everything=True).findings == []
+    count = Count()
+
+    grown = run_into_store(larger, folder, progress=count)
+
+    assert count.runs == 6
+    xr.testing.assert_identical(grown.load(), run_into_store(larger, tmp_path / "fresh", unit_runs=24).load())
+    assert verify_store(folder, everything=True).findings == []
+
+
+def test_a_kill_while_failed_runs_are_written_again_leaves_nothing_half_healed(
+    tmp_path, monkeypatch, undisturbed
+):
+    """Status may be new where lag counts are old: the unit counts as undone, whatever the next command is."""
+    folder = tmp_path / "sweep"
+    failing(monkeypatch)
+    run_into_store(SPEC, folder, unit_runs=UNIT_RUNS)
+    monkeypatch.undo()
+    real = ZarrFiles.write
+
+    def write(self, values, box):
+        for name, array in values.items():
+            if name == "lag_counts":
+                raise Killed
+            real(self, {name: array}, box)
+
+    monkeypatch.setattr(ZarrFiles, "write", write)
+    with pytest.raises(Killed):
+        run_into_store(SPEC, folder, executor="serial", retry_failed=True)
+    monkeypatch.undo()
+    count = Count()
+
+    resume(folder, undisturbed, progress=count)
+
+    assert count.runs == 12

@@ -162,7 +162,8 @@ class StoredSweep(RuleBasedStateMachine):
     def corrupt(self, how, variable, which, where):
         """Plant a fault in a chunk of a unit that is done."""
         store = SweepStore(self.folder)
-        names = sorted(store.journal.units("cells"))
+        units = store.journal.units("cells")
+        names = sorted(name for name, record in units.items() if not record.get("rewriting"))
         if not names:
             return
         unit = unit_of_name(names[which % len(names)])
