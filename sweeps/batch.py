@@ -275,4 +275,9 @@ def _run_general(
     for name, parts in tables.items():
         columns = getattr(part, name)
         if columns:
-            parts.append(columns | {"config": rows[columns["config"]]})
+            # One part a run, so that they can be put in order among those of level 1.
+            whose = np.stack([columns["config"], columns["seed_index"]])
+            starts = np.flatnonzero(np.any(np.diff(whose, prepend=-1) != 0, axis=0))
+            labelled = columns | {"config": rows[columns["config"]]}
+            for first, last in zip(starts, [*starts[1:], len(columns["config"])]):
+                parts.append({column: values[first:last] for column, values in labelled.items()})

@@ -6,6 +6,7 @@ _BY_MODULE: dict[str, tuple[str, ...]] = {
     "lagsweep.errors": ("LagsweepError", "ConfigError", "ContractError", "StoreError", "CheckpointError"),
     "lagsweep.sweeps.config": ("PipelineConfig", "Limit"),
     "lagsweep.sweeps.length_laws": ("LengthLaw", "SecondsLaw"),
+    "lagsweep.sweeps.engine_report": ("explain_stall", "phase_bounds"),
     "lagsweep.sweeps.presets": ("preset_config",),
     "lagsweep.sweeps.simulate": ("simulate_pipeline", "result_row", "PipelineResult"),
     "lagsweep.sweeps.run": ("run_sweep",),

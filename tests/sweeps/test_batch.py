@@ -1,0 +1,64 @@
+"""The batch driver: which rows belong to whom, progress, cancellation."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from lagsweep import PipelineConfig, simulate_pipeline
+from lagsweep.sweeps.batch import Cancelled, Record, simulate_batch
+
+SEEDS = np.array([4, 7], np.uint64)
+SMALL = PipelineConfig(duration_seconds=60, rollout_workers=4)
+MIXED = [
+    SMALL.replace(publication="pause"),
+    SMALL,
+    SMALL.replace(group_size=2),
+    SMALL.replace(max_policy_lag=0),
+]
+
+
+@pytest.mark.parametrize("table", ["batches", "timeline", "rollouts"])
+def test_rows_of_all_levels_stand_in_the_order_of_configurations_and_seeds(table):
+    result = simulate_batch(MIXED, SEEDS, record=Record(**{table: True}))
+    columns = getattr(result, table)
+    place = columns["config"] * len(SEEDS) + columns["seed_index"]
+
+    assert np.all(np.diff(place) >= 0)
+    assert set(place.tolist()) == set(range(len(MIXED) * len(SEEDS)))
+
+
+def test_recorded_batches_are_those_of_single_runs():
+    result = simulate_batch(MIXED, SEEDS, record=Record(batches=True))
+    for row, config in enumerate(MIXED):
+        for column, seed in enumerate(SEEDS):
+            alone = simulate_pipeline(config.replace(seed=int(seed)))
+            mine = (result.batches["config"] == row) & (result.batches["seed_index"] == column)
+            assert result.batches["tokens"][mine].tolist() == [batch.tokens for batch in alone.batches]
+            assert result.metrics["updates"][row, column] == alone.updates
+
+
+def test_metrics_of_the_general_engine_are_empty_for_level_1():
+    result = simulate_batch(MIXED, SEEDS)
+
+    assert np.all(result.metrics["trained_groups"][[1, 3]] == -1)
+    assert np.all(result.metrics["trained_groups"][[0, 2]] >= 0)
+    assert np.all(np.isnan(result.metrics["mean_token_lag"][[1, 3]]))
+
+
+def test_progress_counts_every_run_once():
+    seen = []
+    simulate_batch(MIXED, SEEDS, on_progress=seen.append)
+
+    assert seen == sorted(seen)
+    assert seen[-1] == len(MIXED) * len(SEEDS)
+
+
+def test_a_set_event_stops_the_batch_before_it_runs():
+    cancel = threading.Event()
+    cancel.set()
+
+    with pytest.raises(Cancelled):
+        simulate_batch(MIXED, SEEDS, cancel=cancel)
