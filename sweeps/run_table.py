@@ -47,7 +47,7 @@ def run_text(result: PipelineResult) -> str:
     """
     lines = [_headline(result)]
     metrics = dict(result.metrics)
-    stalled = metrics.pop("stalled")
+    metrics.pop("stalled")
     for title, names in _GROUPS.items():
         lines += ["", title, *(_row(name, metrics.pop(name)) for name in names)]
     lines += _causes(metrics, "slots_", "Slots by cause")
@@ -56,7 +56,7 @@ def run_text(result: PipelineResult) -> str:
     if rest:
         lines += ["", "Groups and versions", *(_row(name, value) for name, value in rest.items())]
     lines += _lags(result)
-    lines += ["", *_notes(result, bool(stalled))]
+    lines += ["", *_notes(result)]
     return "\n".join(lines)
 
 
@@ -113,11 +113,12 @@ def _lags(result: PipelineResult) -> list[str]:
     return lines
 
 
-def _notes(result: PipelineResult, stalled: bool) -> list[str]:
+def _notes(result: PipelineResult) -> list[str]:
+    from lagsweep.sweeps.engine_report import explain_stall
+
     config = result.config
-    notes = []
-    if stalled:
-        notes.append("Stalled: at the end nothing was under way and nothing could start.")
+    halt = explain_stall(config, result)
+    notes = [halt[0].upper() + halt[1:]] if halt else []
     if not result.metrics["updates"]:
         notes.append("No update completed in the measured time, so there is nothing to average.")
     notes.append(

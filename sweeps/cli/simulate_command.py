@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lagsweep.sweeps.cli.config_flags import changes_from_flags, config_options
+from lagsweep.sweeps.cli.config_flags import changes_from_flags, config_options, preset_from_flags
 
 TABLES = ("batches", "timeline", "rollouts")
 
@@ -18,6 +18,7 @@ TABLES = ("batches", "timeline", "rollouts")
     epilog="Tables are written as parquet or CSV, by the file's suffix.",
 )
 @click.option("--preset", metavar="NAME", help="Start from the rules of a real system (lagsweep presets).")
+@click.option("--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="Set a knob of the preset.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 @click.option("--batches", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per update.")
 @click.option("--timeline", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per event.")
@@ -27,7 +28,7 @@ TABLES = ("batches", "timeline", "rollouts")
 def command(**options: Any) -> int:
     """Simulate one run and print what it reports.
 
-    Every setting is a flag; what is left out has its default.
+    Every setting is a flag; what is left out has its default. Exit code 1: the run stalled or starved.
     """
     from lagsweep.sweeps.frame_files import checked_table_path, write_frame
 
@@ -36,6 +37,7 @@ def command(**options: Any) -> int:
         name: checked_table_path(options[name], f"--{name}") for name in TABLES if options[name] is not None
     }
     tell_compiling(config, options["quiet"])
+    from lagsweep.sweeps.engine_report import PROGRESSING, progress_status
     from lagsweep.sweeps.run_table import run_facts, run_text
     from lagsweep.sweeps.simulate import simulate_pipeline
 
@@ -45,19 +47,20 @@ def command(**options: Any) -> int:
         if not options["quiet"]:
             click.echo(f"{name}: {path}", err=True)
     click.echo(json.dumps(run_facts(result), allow_nan=False) if options["as_json"] else run_text(result))
-    return 0
+    return int(progress_status(config, result) != PROGRESSING)
 
 
 def config_from_options(options: dict[str, Any]) -> Any:
     """Build the configuration from flags, on top of a preset if one is named."""
     from lagsweep.sweeps.config import PipelineConfig
 
-    changes = changes_from_flags(options)
-    if options.get("preset") is None:
+    changes = changes_from_flags(options) | preset_from_flags(options.get("preset"), options.get("knobs", ()))
+    preset = changes.pop("preset", None)
+    if preset is None:
         return PipelineConfig(**changes)
     from lagsweep.sweeps.presets import preset_config
 
-    return preset_config(options["preset"], **changes)
+    return preset_config(preset, **changes)
 
 
 def tell_compiling(config: Any, quiet: bool) -> None:
