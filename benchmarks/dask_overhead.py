@@ -110,7 +110,7 @@ def _write_seconds(rounds: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         store, lock = create_store(Path(folder) / "sweep", spec, 40_000)
         part, unit = store.part("cells"), (0, 0, 0)
-        work = make_work(store, part, unit, np.ones((40, 1000), bool))
+        work = make_work(store, part, unit, np.ones((40, 1000), bool), known=False)
         rng = np.random.default_rng(0)
         for name, values in work.arrays.metrics.items():
             whole = values.dtype.kind == "i"
@@ -127,7 +127,7 @@ def _write_seconds(rounds: int) -> dict[str, object]:
             store.files.write(values, box)
             metrics.append(time.perf_counter() - began)
             began = time.perf_counter()
-            write_work(store, work)
+            write_work(store, work, known=False)
             everything.append(time.perf_counter() - began)
         size = sum(store.files.chunk_file(name, unit).stat().st_size for name in variable_table(part))
         lock.release()
@@ -233,14 +233,14 @@ def _tables(document: dict[str, object]) -> str:
         "",
         f"An empty task in Dask's hands: {_ranged(document['empty_task_ms'], 2)} ms.",
         f"{write['metrics']} metrics of 40,000 runs are written in {_ranged(write['metrics_seconds'], 3)} s, "
-        f"of a million runs in {write['metrics_of_a_million_runs_seconds']:.2f} s. With lag counts, status and "
-        f"digests a unit takes {_ranged(write['unit_seconds'], 3)} s: {write['unit_bytes'] / 1e6:.1f} MB in "
-        f"{write['unit_files']} files.",
+        f"of a million runs in {write['metrics_of_a_million_runs_seconds']:.2f} s.",
+        f"With lag counts, status and digests a unit takes {_ranged(write['unit_seconds'], 3)} s: "
+        f"{write['unit_bytes'] / 1e6:.1f} MB in {write['unit_files']} files.",
         "",
         f"Worked out for {far['workers']:,} workers, {SHARE:.0%} of their time for the scheduler: units of "
         f"{far['unit_seconds_needed']:.0f} s or more; {far['units_per_second']:.0f} units and "
-        f"{far['chunk_files_per_second']:,.0f} chunk files a second; {far['bytes_per_second'] / 1e6:,.0f} MB/s "
-        "into the shared folder if units have 40,000 runs.",
+        f"{far['chunk_files_per_second']:,.0f} chunk files a second; "
+        f"{far['bytes_per_second'] / 1e6:,.0f} MB/s into the shared folder if units have 40,000 runs.",
     ]
     return "\n".join(lines)
 

@@ -94,8 +94,10 @@ def run_on_cluster(run: StoredRun, todo: list[tuple[Any, tuple[int, ...], np.nda
         If the workers do not see the store's folder, or run another version.
     """
     from lagsweep.sweeps.stored_run import runs_of
+    from lagsweep.sweeps.stored_units import is_known
 
     store = run.store
+    cut = tuple(part.layout.chunks for part in store.parts)
     waiting = iter(todo)
     lost: list[str] = []
 
@@ -111,6 +113,8 @@ def run_on_cluster(run: StoredRun, todo: list[tuple[Any, tuple[int, ...], np.nda
             unit,
             np.packbits(mask),
             mask.shape,
+            is_known(store, part, unit),
+            cut,
         )
         return client.submit(unit_on_worker, *arguments, pure=False), part, unit, mask
 
@@ -174,6 +178,8 @@ def unit_on_worker(
     unit: tuple[int, ...],
     packed: np.ndarray,
     shape: tuple[int, int],
+    known: bool,
+    cut: tuple[tuple[int, ...], ...],
 ) -> dict[str, Any]:
     """Do one unit on a worker and write it; gives the journal's record and the failures.
 
@@ -184,11 +190,11 @@ def unit_on_worker(
     """
     from lagsweep.sweeps.stored_units import make_work, write_work
 
-    store = _store_on_worker(folder, fingerprint)
+    store = _store_on_worker(folder, fingerprint, cut)
     mask = np.unpackbits(packed, count=shape[0] * shape[1]).astype(bool).reshape(shape)
-    work = make_work(store, store.part(part_name), tuple(unit), mask)
+    work = make_work(store, store.part(part_name), tuple(unit), mask, known=known)
     _run_here(work)
-    return {"record": write_work(store, work), "failures": dict(work.arrays.failures)}
+    return {"record": write_work(store, work, known=known), "failures": dict(work.arrays.failures)}
 
 
 def _run_here(work: Any) -> None:
@@ -206,12 +212,13 @@ def _run_here(work: Any) -> None:
 
 
 @lru_cache(maxsize=4)
-def _store_on_worker(folder: str, fingerprint: str) -> SweepStore:
+def _store_on_worker(folder: str, fingerprint: str, cut: tuple[tuple[int, ...], ...]) -> SweepStore:
+    """Open a store once per worker; `cut` tells a folder that was made anew with other units."""
     from lagsweep.sweeps.run_record import versions
     from lagsweep.sweeps.store import SweepStore
 
     store = SweepStore(Path(folder))
-    if store.spec.fingerprint != fingerprint:
+    if store.spec.fingerprint != fingerprint or cut != tuple(part.layout.chunks for part in store.parts):
         raise StoreError(
             message(
                 "store", "must be the sweep that is run", folder, "Give the workers the same shared folder."

@@ -22,7 +22,7 @@ from lagsweep.sweeps.run_record import note_run, versions
 from lagsweep.sweeps.sequential_stopping import Rule, parse_rule, run_rounds
 from lagsweep.sweeps.spec import SweepSpec
 from lagsweep.sweeps.store import SweepStore, create_store, open_sweep
-from lagsweep.sweeps.stored_units import make_work, write_work
+from lagsweep.sweeps.stored_units import is_known, make_work, write_work
 from lagsweep.sweeps.tables import remove_leftovers
 from lagsweep.sweeps.unit_work import Failure, UnitWork, tell_failures
 from lagsweep.sweeps.units import unit_name
@@ -215,7 +215,8 @@ class StoredRun:
             todo: Todo = []
             for unit in part.layout.units():
                 start, stop = part.layout.box(unit)[-1]
-                if first <= start < last and unit_name(unit) not in store.journal.units(CELLS):
+                record = store.journal.units(CELLS).get(unit_name(unit), {"rewriting": True})
+                if first <= start < last and record.get("rewriting"):
                     mask = np.repeat(open_cells[part.layout.cells(unit)][:, None], stop - start, axis=1)
                     if mask.any():
                         todo.append((part, unit, mask))
@@ -254,8 +255,8 @@ class StoredRun:
         """Say in the journal which units that are done, wholly or in part, will be written again.
 
         Between two of their arrays the files are not those that the journal tells of. A unit that grows keeps
-        what is done in it, since old and new files agree on that; a unit with runs done again counts as undone
-        until it is written.
+        what is done in it, since old and new files agree on that. A unit with runs to do again counts as
+        undone until it is written.
         """
         for part, unit, mask in todo:
             record = self.store.journal.units(part.name).get(unit_name(unit))
@@ -268,7 +269,7 @@ class StoredRun:
     def _works(self, todo: Todo) -> Iterator[UnitWork]:
         """Make the work of units, one by one."""
         for part, unit, mask in todo:
-            work = make_work(self.store, part, unit, mask)
+            work = make_work(self.store, part, unit, mask, known=is_known(self.store, part, unit))
             if work.runs:
                 yield work
             else:  # every cell of it is excluded
@@ -276,7 +277,8 @@ class StoredRun:
 
     def _unit_done(self, work: UnitWork) -> None:
         """Write a unit, then its line in the journal."""
-        self.accept(work.part, work.unit, write_work(self.store, work), work.arrays.failures)
+        record = write_work(self.store, work, known=is_known(self.store, work.part, work.unit))
+        self.accept(work.part, work.unit, record, work.arrays.failures)
 
     def accept(
         self,

@@ -25,9 +25,18 @@ def recording(spec: SweepSpec, part: Part) -> Record:
     )
 
 
-def make_work(store: SweepStore, part: Part, unit: tuple[int, ...], todo: np.ndarray) -> UnitWork:
-    """Make the work of a unit; runs that are done already, and not to do again, are read first."""
-    known = unit_name(unit) in store.journal.units(part.name)
+def is_known(store: SweepStore, part: Part, unit: tuple[int, ...]) -> bool:
+    """Tell whether the journal tells of a unit, done wholly or in part: then it holds runs that count."""
+    return unit_name(unit) in store.journal.units(part.name)
+
+
+def make_work(
+    store: SweepStore, part: Part, unit: tuple[int, ...], todo: np.ndarray, *, known: bool
+) -> UnitWork:
+    """Make the work of a unit; runs that are done already, and not to do again, are read first.
+
+    `known` comes from the process that keeps the journal: a worker's view of it may be old.
+    """
     if todo.all() or not known:
         cells, seeds = todo.shape
         arrays = empty_arrays(part.metrics, cells, seeds, lag_counts=part.keep_lag_counts)
@@ -36,10 +45,9 @@ def make_work(store: SweepStore, part: Part, unit: tuple[int, ...], todo: np.nda
     return UnitWork(part, unit, arrays, todo, recording(store.spec, part))
 
 
-def write_work(store: SweepStore, work: UnitWork) -> dict[str, Any]:
+def write_work(store: SweepStore, work: UnitWork, *, known: bool) -> dict[str, Any]:
     """Write a unit's data and tables, with the rows of runs that were not done again; gives the record."""
     kept = None
-    known = unit_name(work.unit) in store.journal.units(work.part.name)
     if known and not work.todo_asked.all():
         kept = {
             table: _rows_kept(frame, work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -151,46 +152,64 @@ def test_only_a_window_of_units_is_in_dasks_hands(tmp_path, client, monkeypatch)
     assert most[0] <= dask_executor.WINDOW_PER_WORKER * 2 + 2
 
 
-def test_a_failure_on_a_worker_is_data(tmp_path, client):
-    """A run that raises in the worker process: its status and reason come back like any other's."""
+def break_lag_1():
+    """Make every run at lag 1 and seed 4 raise in this (worker) process."""
+    from lagsweep.sweeps import unit_work
 
-    def break_lag_1():
-        from lagsweep.sweeps import unit_work
+    real = unit_work.simulate_batch
 
-        real = unit_work.simulate_batch
+    def sometimes(configs, seeds, **options):
+        if any(config.max_policy_lag == 1 for config in configs) and 4 in seeds:
+            raise FloatingPointError("injected")
+        return real(configs, seeds, **options)
 
-        def sometimes(configs, seeds, **options):
-            if any(config.max_policy_lag == 1 for config in configs):
-                raise FloatingPointError("injected")
-            return real(configs, seeds, **options)
+    unit_work.simulate_batch = sometimes
+    unit_work.real = real
 
-        unit_work.simulate_batch = sometimes
-        unit_work.real = real
 
-    def mend():
-        from lagsweep.sweeps import unit_work
+def mend():
+    """Take it back."""
+    from lagsweep.sweeps import unit_work
 
-        unit_work.simulate_batch = unit_work.real
+    unit_work.simulate_batch = unit_work.real
 
+
+def test_a_failure_on_a_worker_is_data_and_can_be_retried_there(tmp_path, client):
+    """The workers have opened the store before the failures were in its journal."""
     client.run(break_lag_1)
     try:
         ds = run_into_store(spec(), tmp_path / "sweep", unit_runs=12, executor=client)
     finally:
         client.run(mend)
+    assert ((ds.status == 2) == ((ds.max_lag == 1) & (ds.seed == 4))).all()
+    assert ds.reason.sel(max_lag=1, sync_cadence=1, seed=4).item() == "FloatingPointError: injected"
 
-    assert ((ds.status == 2) == (ds.max_lag == 1)).all()
-    assert set(ds.reason.sel(max_lag=1).values.reshape(-1)) == {"FloatingPointError: injected"}
+    run_into_store(spec(), tmp_path / "sweep", executor=client, retry_failed=True)
+    run_into_store(spec(), tmp_path / "threads", unit_runs=12)
+
+    assert tree(tmp_path / "sweep") == tree(tmp_path / "threads")
+
+
+def test_a_folder_made_anew_with_other_units_is_opened_anew(tmp_path, client):
+    run_into_store(spec(), tmp_path / "sweep", unit_runs=12, executor=client)
+    shutil.rmtree(tmp_path / "sweep")
+
+    run_into_store(spec(), tmp_path / "sweep", unit_runs=30, executor=client)
+    run_into_store(spec(), tmp_path / "threads", unit_runs=30)
+
+    assert tree(tmp_path / "sweep") == tree(tmp_path / "threads")
 
 
 def test_workers_that_see_another_sweep_or_other_versions_are_refused(tmp_path, monkeypatch):
     run_into_store(spec(), tmp_path / "sweep")
+    cut = tuple(part.layout.chunks for part in SweepStore(tmp_path / "sweep").parts)
     dask_executor._store_on_worker.cache_clear()
 
     with pytest.raises(StoreError, match="store: must be the sweep that is run"):
-        dask_executor._store_on_worker(str(tmp_path / "sweep"), "0" * 32)
+        dask_executor._store_on_worker(str(tmp_path / "sweep"), "0" * 32, ())
     monkeypatch.setattr("lagsweep.sweeps.run_record.versions", lambda: {"numba_version": "0.1"})
     with pytest.raises(StoreError, match=r"numba_version: must be .*, as where the store was made"):
-        dask_executor._store_on_worker(str(tmp_path / "sweep"), spec().fingerprint)
+        dask_executor._store_on_worker(str(tmp_path / "sweep"), spec().fingerprint, cut)
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
