@@ -32,18 +32,22 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     ConfigError
         For an unknown metric; the nearest known one is named.
     """
-    if "seed" not in ds.dims:
-        raise ConfigError(
-            message(
-                "dataset", "must have the dimension seed", dict(ds.sizes), "Select seeds as [0], not as 0."
-            )
-        )
+    _check_seeds(ds)
     if metric not in ds.data_vars or "seed" not in ds[metric].dims:
         known = [name for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError(message("metric", "must be one of the dataset's", metric, nearest(metric, known)))
     values = ds[metric].transpose(..., "seed").values.astype(np.float64)
     done = ds["status"].transpose(..., "seed").values == DONE
     return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
+
+
+def _check_seeds(ds: xarray.Dataset) -> None:
+    if "seed" not in ds.dims:
+        raise ConfigError(
+            message(
+                "dataset", "must have the dimension seed", dict(ds.sizes), "Select seeds as [0], not as 0."
+            )
+        )
 
 
 def axis_names(ds: xarray.Dataset) -> list[str]:
@@ -58,6 +62,7 @@ def axis_names(ds: xarray.Dataset) -> list[str]:
 
 def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Give the cell ids (int64) and each axis's value per cell, all flat and in the same order."""
+    _check_seeds(ds)
     template = ds["status"].isel(seed=0, drop=True)
     cells = ds["cell"].transpose(*template.dims).values.reshape(-1)
     columns = {

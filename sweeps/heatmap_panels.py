@@ -35,7 +35,7 @@ class Panel:
     title : str, optional
         The facet's value.
     where : str
-        The values of the axes that are not shown.
+        The values of the axes that are not shown, and how many values of an axis are left out.
     domains : dict
         Metric -> the colours' range, the same in all panels.
     """
@@ -112,6 +112,7 @@ def heatmap_panels(
     )
     kept &= _thinned(columns[x]) & (_thinned(columns[y]) if y is not None else True)
     values = _facets(columns[facet], kept) if facet is not None else [None]
+    where += _left_out(columns, kept, (x, y), facet, len(values))
     domains = {metric: _domain(figures[metric][0][kept]) for metric in metrics}
     panels = []
     for value in values:
@@ -190,6 +191,24 @@ def _facets(column: np.ndarray, kept: np.ndarray) -> list[Any]:
     values = list(dict.fromkeys(column[kept].tolist()))
     places = np.unique(np.linspace(0, len(values) - 1, min(MOST_PANELS, len(values))).round().astype(int))
     return [np.array(values)[place] for place in places]
+
+
+def _left_out(
+    columns: Mapping[str, np.ndarray],
+    kept: np.ndarray,
+    shown: tuple[str, str | None],
+    facet: str | None,
+    facets: int,
+) -> str:
+    """Say of which axes some values are left out."""
+    parts = []
+    for name in (*shown, facet):
+        if name is not None:
+            total = len(set(columns[name].tolist()))
+            count = facets if name == facet else len(set(columns[name][kept].tolist()))
+            if count < total:
+                parts.append(f"; {count} of {total} values of {name}")
+    return "".join(parts)
 
 
 def _facet_name(name: str) -> str:

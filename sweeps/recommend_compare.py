@@ -107,15 +107,18 @@ def ties_of(comparison: Comparison, candidates: np.ndarray) -> tuple[Alternative
     tied = np.flatnonzero(~resolved.any(axis=1))
     tied = tied[np.argsort(-mean.mean(axis=1)[tied], kind="stable")]
     # Settings with the very same runs as one another (a cap that is never reached) are told once.
+    ess = comparison.table.ess_by_seed
+    own = ess[comparison.table.places[comparison.choice]]
     same: dict[bytes, list[int]] = {}
     for place in tied:
-        same.setdefault(shares[place].tobytes(), []).append(int(place))
+        runs = shares[place].tobytes() + ess[comparison.table.places[others[place]]].tobytes()
+        same.setdefault(runs, []).append(int(place))
     found = []
     for places in same.values():
-        if (shares[places[0]] == 0).all():
+        setting = int(others[places[0]])
+        if (shares[places[0]] == 0).all() and np.array_equal(ess[comparison.table.places[setting]], own):
             found += [comparison.alternative(int(others[place]), identical=True) for place in places]
             continue
-        setting = int(others[places[0]])
         needed = comparison.seeds_needed(setting)
         found.append(comparison.alternative(setting, seeds_needed=needed, twins=len(places) - 1))
     return tuple(found)

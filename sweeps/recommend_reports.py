@@ -20,7 +20,7 @@ class Alternative:
     share, low, high : float
         Relative to the choice (paired by seed, averaged over scenarios): above 0 is better.
     identical : bool
-        Equal to the choice at every seed.
+        The very runs of the choice, in the objective and in ESS, at every seed.
     seeds_needed : int, optional
         About how many seeds would tell the two apart.
     twins : int

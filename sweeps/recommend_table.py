@@ -63,6 +63,10 @@ class ChoiceTable:
         Bound's name -> what is held against the limit, per cell: the mean ESS, the largest lag of any seed.
     level_half_widths : dict
         Bound's name -> its uncertainty; 0 for a largest value.
+    ess, lag : ndarray of float64, shape (cells,)
+        Means over the seeds.
+    ess_by_seed : ndarray of float64, shape (cells, seeds)
+        With the objective it tells whether two cells had the very same runs; -1 for none.
     places : ndarray of int64, shape (settings, scenarios)
         The cell's row; -1 where the design has no such cell.
     """
@@ -80,6 +84,7 @@ class ChoiceTable:
     level_half_widths: dict[str, np.ndarray]
     ess: np.ndarray
     lag: np.ndarray
+    ess_by_seed: np.ndarray
     places: np.ndarray
 
     @cached_property
@@ -132,6 +137,7 @@ def choice_table(
     nobody = scenario_axes(ds, scenarios)
     values = cell_values(ds, objective)
     means, half_widths = mean_interval(values, confidence)
+    ess = cell_values(ds, ESS)
     levels, level_halves = {}, {}
     for bound in bounds:
         level = cell_values(ds, bound.metric)
@@ -153,8 +159,9 @@ def choice_table(
         tuple(bounds),
         levels,
         level_halves,
-        mean_interval(cell_values(ds, ESS), confidence)[0],
+        mean_interval(ess, confidence)[0],
         mean_interval(cell_values(ds, "mean_lag"), confidence)[0],
+        np.nan_to_num(ess, nan=-1.0),
         _places([axes[name] for name in setting_axes], [axes[name] for name in nobody], len(cells)),
     )
 

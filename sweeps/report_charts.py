@@ -104,7 +104,7 @@ def _surfaces(content: Content) -> list[ReportChart]:
         f"the {content.confidence:.0%} interval."
     )
     if panels[0].where:
-        caption += f" Shown {panels[0].where}, where the best configuration lies."
+        caption += f" Shown {panels[0].where.lstrip('; ')}."
 
     def together(linked: bool) -> alt.TopLevelMixin:
         charts = [panel.chart(THROUGHPUT, legend=k == 0) for k, panel in enumerate(panels)]
