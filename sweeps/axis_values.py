@@ -52,6 +52,9 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     if field == "seed":
         raise ConfigError(message(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list."))
     if field not in PipelineConfig.model_fields:
+        if _knobs(f"{PRESET_PREFIX}{name}"):
+            way_out = f"A preset's knob is swept as {PRESET_PREFIX}{name}."
+            raise ConfigError(message(where, "must name a field", name, way_out))
         known = [*AXIS_FIELDS, *(known for known in PipelineConfig.model_fields if known != "seed")]
         raise ConfigError(
             message(

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
     """Copy a configuration with values that have been checked one by one already."""
     if base.preset is None:
-        return base.model_copy(update=dict(changes))
+        fields = dict(changes)
+        if fields.get("batch_groups") is not None and "batch_tokens" not in base.model_fields_set:
+            fields.setdefault("batch_tokens", None)  # as a new configuration does
+        return base.model_copy(update=fields)
     return base.replace(**{name.removeprefix(PRESET_PREFIX): value for name, value in changes.items()})
 
 

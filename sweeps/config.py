@@ -196,6 +196,9 @@ class PipelineConfig(BaseModel):
     cancel_in_flight: Flag = _setting(False, "cancel running groups that are too old", 3)
 
     def __init__(self, **fields: Any) -> None:
+        if fields.get("batch_groups") is not None:
+            # Batches are counted in one way: the other default steps back, a given value is refused below.
+            fields.setdefault("batch_tokens", None)
         try:
             super().__init__(**fields)
         except ValidationError as error:
@@ -233,6 +236,8 @@ class PipelineConfig(BaseModel):
 
             name, fields = self._preset
             return preset_config(name, **{**fields, **changes})
+        if changes.get("batch_groups") is not None and "batch_tokens" not in self.model_fields_set:
+            changes.setdefault("batch_tokens", None)
         return type(self)(**({name: getattr(self, name) for name in self.model_fields_set} | changes))
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -41,9 +41,13 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _metavar(name: str) -> str:
     from lagsweep.sweeps.axis_values import is_whole
+    from lagsweep.sweeps.config import PipelineConfig
 
     if name in _LAWS:
         return "LAW"
+    choices = get_args(PipelineConfig.model_fields[name].annotation)
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return f"[{'|'.join(choices)}]"
     return "N" if is_whole(name) else "VALUE"
 
 
@@ -156,6 +160,11 @@ def read_scalar(text: str) -> Any:
 def _short_law(text: str, where: str) -> dict[str, Any]:
     kind, _, rest = text.partition(":")
     names = _SHORT_LAWS.get(kind)
+    if not rest:
+        from lagsweep.sweeps.shipped import shipped_index
+
+        if kind in shipped_index():
+            raise ConfigError(message(where, "must be a law", text, f"Write shipped:{kind}."))
     parts = rest.split(":") if rest else []
     if names is None or not 0 < len(parts) <= len(names):
         forms = ", ".join(":".join([law, *keys]) for law, keys in _SHORT_LAWS.items())
