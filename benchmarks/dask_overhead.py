@@ -34,6 +34,7 @@ from lagsweep.sweeps.stored_units import make_work, write_work
 
 WORKERS = 2
 EMPTY_TASKS = 400
+METRICS_WRITTEN = 25
 SHARE = 0.1  # of a worker's time that may go to the scheduler
 
 
@@ -105,26 +106,30 @@ def _stored_sweep(executor: object, seconds_a_unit: float) -> dict[str, float]:
 
 
 def _write_seconds(rounds: int) -> dict[str, object]:
-    """Seconds to write one unit of 40,000 runs, without its lag counts' share and with it."""
-    spec = make_spec(PipelineConfig(), {"max_lag": range(10), "sync_cadence": range(1, 5)}, 1000)
+    """Seconds to write one unit of a million short runs, cut as such a sweep is by itself."""
+    spec = make_spec(
+        PipelineConfig(duration_seconds=60.0), {"max_lag": range(10), "sync_cadence": range(1, 11)}, 10_000
+    )
     with tempfile.TemporaryDirectory() as folder:
-        store, lock = create_store(Path(folder) / "sweep", spec, 40_000)
+        store, lock = create_store(Path(folder) / "sweep", spec)
         part, unit = store.part("cells"), (0, 0, 0)
-        work = make_work(store, part, unit, np.ones((40, 1000), bool), known=False)
+        cells, seeds = len(part.layout.cells(unit)), part.layout.chunks[-1]
+        work = make_work(store, part, unit, np.ones((cells, seeds), bool), known=False)
         rng = np.random.default_rng(0)
         for name, values in work.arrays.metrics.items():
             whole = values.dtype.kind == "i"
             work.arrays.metrics[name] = (
                 rng.poisson(900, values.shape).astype(np.int64) if whole else rng.normal(50, 5, values.shape)
             )
-        work.arrays.lag_counts[..., :3] = rng.poisson(300, (*work.arrays.status.shape, 3))
+        work.arrays.lag_counts[..., :3] = rng.poisson(300, (cells, seeds, 3))
         work.arrays.status[:] = 1
         metrics, everything = [], []
         box = part.layout.box(unit)
+        shape = part.layout.chunks
+        some = dict(list(work.arrays.metrics.items())[:METRICS_WRITTEN])
         for _ in range(rounds):
-            values = {name: array.reshape(10, 4, 1000) for name, array in work.arrays.metrics.items()}
             began = time.perf_counter()
-            store.files.write(values, box)
+            store.files.write({name: array.reshape(shape) for name, array in some.items()}, box)
             metrics.append(time.perf_counter() - began)
             began = time.perf_counter()
             write_work(store, work, known=False)
@@ -133,10 +138,10 @@ def _write_seconds(rounds: int) -> dict[str, object]:
         lock.release()
         store.close()
     return {
-        "runs": 40_000,
-        "metrics": len(work.arrays.metrics),
+        "runs": cells * seeds,
+        "metrics": METRICS_WRITTEN,
         "metrics_seconds": _spread(metrics),
-        "metrics_of_a_million_runs_seconds": statistics.median(metrics) * 25,
+        "metrics_of_a_million_runs_seconds": statistics.median(metrics) * 1e6 / (cells * seeds),
         "unit_seconds": _spread(everything),
         "unit_bytes": size,
         "unit_files": len(variable_table(part)),
@@ -232,15 +237,17 @@ def _tables(document: dict[str, object]) -> str:
         ),
         "",
         f"An empty task in Dask's hands: {_ranged(document['empty_task_ms'], 2)} ms.",
-        f"{write['metrics']} metrics of 40,000 runs are written in {_ranged(write['metrics_seconds'], 3)} s, "
-        f"of a million runs in {write['metrics_of_a_million_runs_seconds']:.2f} s.",
+        f"{write['metrics']} metrics of {write['runs']:,} runs are written in "
+        f"{_ranged(write['metrics_seconds'], 3)} s, of a million runs in "
+        f"{write['metrics_of_a_million_runs_seconds']:.2f} s.",
         f"With lag counts, status and digests a unit takes {_ranged(write['unit_seconds'], 3)} s: "
         f"{write['unit_bytes'] / 1e6:.1f} MB in {write['unit_files']} files.",
         "",
         f"Worked out for {far['workers']:,} workers, {SHARE:.0%} of their time for the scheduler: units of "
         f"{far['unit_seconds_needed']:.0f} s or more; {far['units_per_second']:.0f} units and "
         f"{far['chunk_files_per_second']:,.0f} chunk files a second; "
-        f"{far['bytes_per_second'] / 1e6:,.0f} MB/s into the shared folder if units have 40,000 runs.",
+        f"{far['bytes_per_second'] / 1e6:,.0f} MB/s into the shared folder if units have "
+        f"{write['runs']:,} runs.",
     ]
     return "\n".join(lines)
 

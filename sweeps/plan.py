@@ -28,6 +28,7 @@ from lagsweep.sweeps.units import EVENT_SECONDS, Layout, choose_chunks, default_
 CELLS = "cells"
 BASELINE = "baseline"
 BASELINE_PREFIX = "baseline_"
+UNIT_ROWS = 4_000_000  # rows of a unit's tables, at most about
 # What the sequential loop never looks at; its cadence is 1, so that every lag is 0.
 _NOT_OF_BASELINE = (
     "mode", "seed", "max_queue_tokens", "admission", "max_policy_lag", "sync_every_updates",
@@ -106,7 +107,7 @@ def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:
         Runs of a unit, about; chosen from the configuration when left out.
     """
     above = not is_level_1(spec)
-    wanted = unit_runs or default_unit_runs(guessed_run_seconds(spec.base, spec.design))
+    wanted = unit_runs or wanted_unit_runs(spec)
     parts = [_part(CELLS, spec, spec.base, spec.design, reported_metrics(above), wanted)]
     baseline = baseline_design(spec)
     if spec.baseline and baseline is not None:
@@ -167,15 +168,27 @@ def baseline_design(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
     return spec.base.replace(mode="sequential", sync_every_updates=1), design
 
 
-def guessed_run_seconds(base: PipelineConfig, design: Design) -> float:
-    """Guess one run's seconds on one core, from the settings alone: the cut is the same everywhere."""
+def guessed_rollouts(base: PipelineConfig, design: Design) -> float:
+    """Guess how many rollouts one run has, from the settings alone: the cut is the same everywhere."""
     corner = design.settings(design.size - 1) if design.size else {}
     config = unchecked_config(base, corner)
-    rollout = (
-        config.rollout_overhead_seconds + config.response_length.mean_tokens / config.decode_tokens_per_second
-    )
-    rollouts = config.rollout_workers * config.duration_seconds / max(rollout, 1e-6)
-    return max(1e-5, rollouts * EVENT_SECONDS)
+    decode = config.response_length.mean_tokens / config.decode_tokens_per_second
+    seconds = max(config.rollout_overhead_seconds + decode, 1e-6)
+    return config.rollout_workers * config.duration_seconds / seconds
+
+
+def guessed_run_seconds(base: PipelineConfig, design: Design) -> float:
+    """Guess one run's seconds on one core, from the settings alone."""
+    return max(1e-5, guessed_rollouts(base, design) * EVENT_SECONDS)
+
+
+def wanted_unit_runs(spec: SweepSpec) -> int:
+    """Choose how many runs a unit has: about two seconds of work, and rows that fit well into memory."""
+    runs = default_unit_runs(guessed_run_seconds(spec.base, spec.design))
+    if spec.tables or spec.masks:
+        # A run has about two events a rollout; batches have fewer rows, but then there is room.
+        runs = min(runs, max(1, int(UNIT_ROWS / max(1.0, 2 * guessed_rollouts(spec.base, spec.design)))))
+    return runs
 
 
 def total_runs(parts: Sequence[Part]) -> int:

@@ -81,8 +81,7 @@ def run_sweep(
     >>> dict(ds.sizes)
     {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
     """
-    name = Path(store).name if store is not None else "sweep"
-    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, name=name or "sweep")
+    spec = make_spec(base, axes, seeds, masks=masks, tables=tables)
     return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
 
 

@@ -246,3 +246,21 @@ def test_a_second_kernel_call_after_a_warm_up_in_the_parent_works_in_workers(tmp
 
     assert SweepStore(tmp_path / "sweep").complete
     assert time.monotonic() - began < 300
+
+
+def test_the_command_runs_on_a_local_cluster(tmp_path, monkeypatch, capsys):
+    from lagsweep.sweeps.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    arguments = ["run", "--axis", "max_lag=0,2", "--duration-seconds", "20", "--seeds", "8", "-q"]
+    arguments += ["--runs-per-unit", "4"]
+    on_dask = ["--dask", "local", "--threads", "1", "--store", "dask"]
+    warnings.simplefilter("ignore")  # the cluster's own talk; pytest puts the filters back
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, *on_dask])
+    assert ended.value.code == 0
+    with pytest.raises(SystemExit):
+        main([*arguments, "--store", "threads"])
+
+    assert tree(tmp_path / "dask") == tree(tmp_path / "threads")
+    assert "seq." in capsys.readouterr().out

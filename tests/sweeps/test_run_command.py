@@ -413,6 +413,10 @@ def test_signals_end_at_a_safe_point_and_the_same_command_goes_on(
         err = capsys.readouterr().err
         assert "stopped; what is finished is kept. To go on:\n  lagsweep" in err
         assert open_sweep(here / store).attrs["complete"] is False
+        assert run("show", store) == 0
+        assert re.search(
+            r"incomplete: \d+ runs are missing; the run's command goes on", capsys.readouterr().err
+        )
         assert run(*arguments, "--store", store, "-q") == 0
         assert tree(here / store) == tree(here / "undisturbed")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

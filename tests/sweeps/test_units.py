@@ -9,6 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lagsweep.sweeps.config import PipelineConfig
+from lagsweep.sweeps.plan import UNIT_ROWS, guessed_rollouts, wanted_unit_runs
+from lagsweep.sweeps.spec import make_spec
 from lagsweep.sweeps.units import (
     Layout,
     box_cells,
@@ -97,6 +100,17 @@ def test_short_runs_make_units_of_at_least_forty_thousand():
     assert all(default_unit_runs(seconds) >= 40_000 for seconds in (0.0, 1e-7, 1e-6, 1e-5, 5e-5))
     assert default_unit_runs(1e-3) == 2000
     assert default_unit_runs(100.0) == 1
+
+
+def test_units_with_tables_hold_fewer_runs():
+    base = PipelineConfig(duration_seconds=100.0)
+
+    with_rows = wanted_unit_runs(make_spec(base, {}, 1, tables=["rollouts"]))
+    without = wanted_unit_runs(make_spec(base, {}, 1))
+
+    assert with_rows * 2 * guessed_rollouts(base, make_spec(base, {}, 1).design) <= UNIT_ROWS
+    assert without >= 40_000
+    assert with_rows < without
 
 
 def test_all_pairs_of_boxes_meet_where_their_runs_do():
