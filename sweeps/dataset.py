@@ -60,18 +60,19 @@ def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str
         )
         for metric in part.metrics
     }
-    table[part.prefix + "status"] = ("uint8", part.dims, dict(_STATUS_ATTRIBUTES))
     if part.keep_lag_counts:
         table[part.prefix + "lag_counts"] = ("int64", (*part.dims, "lag"), dict(_LAG_ATTRIBUTES))
+    # The last to be written: a reader who finds a run done finds all of it.
+    table[part.prefix + "status"] = ("uint8", part.dims, dict(_STATUS_ATTRIBUTES))
     return table
 
 
 def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dict[str, np.ndarray]:
     """Give the values of a part's variables over a box of this shape, in the order of the table."""
     values = {part.prefix + name: array.reshape(shape) for name, array in arrays.metrics.items()}
-    values[part.prefix + "status"] = arrays.status.reshape(shape)
     if arrays.lag_counts is not None:
         values[part.prefix + "lag_counts"] = arrays.lag_counts.reshape(*shape, LAG_BINS)
+    values[part.prefix + "status"] = arrays.status.reshape(shape)
     return values
 
 
