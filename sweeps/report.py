@@ -8,6 +8,7 @@ of a million runs gives a page of about a megabyte.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -122,12 +123,23 @@ def write_images(charts: list[ReportChart], page: Path) -> list[Path]:
     for chart in charts:
         spec = _specification(chart.draw, False)
         spec["config"] = {**spec.get("config", {}), **_ON_PAPER}
-        drawn = vl_convert.vegalite_to_svg(spec)
+        drawn = _with_own_ids(vl_convert.vegalite_to_svg(spec))
         svg, png = folder / f"{chart.name}.svg", folder / f"{chart.name}.png"
         write_atomically(svg, drawn.encode("utf-8"))
         write_atomically(png, vl_convert.svg_to_png(drawn, scale=2))
         found += [svg, png]
     return found
+
+
+def _with_own_ids(svg: str) -> str:
+    """Number an image's clip paths and gradients from 0; they are counted through the process otherwise."""
+    names: dict[str, str] = {}
+
+    def own(found: re.Match[str]) -> str:
+        kind = found[2].rstrip("0123456789")
+        return found[1] + names.setdefault(found[2], f"{kind}{len(names)}")
+
+    return re.sub(r'(id="|url\(#)((?:clip|gradient)_?\d+)', own, svg)
 
 
 def page_html(content: Content, charts: list[ReportChart]) -> str:
@@ -183,8 +195,19 @@ def _specification(draw: Callable[[bool], Any], linked: bool) -> dict[str, Any]:
     from altair.utils.schemapi import debug_mode
 
     with debug_mode(False):
-        found: dict[str, Any] = draw(linked).to_dict(validate=False)
+        found: dict[str, Any] = _with_own_names(draw(linked).to_dict(validate=False), {})
     return found
+
+
+def _with_own_names(spec: Any, names: dict[str, str]) -> Any:
+    """Number a chart's views from 1: Altair draws their names at random, and no two pages would agree."""
+    if isinstance(spec, dict):
+        return {key: value if key == "data" else _with_own_names(value, names) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [_with_own_names(value, names) for value in spec]
+    if isinstance(spec, str) and re.fullmatch(r"view_[0-9a-f_]+", spec):
+        return names.setdefault(spec, f"view_{len(names) + 1}")
+    return spec
 
 
 def _on_page(draw: Callable[[bool], Any], tables: Tables | None) -> Any:
