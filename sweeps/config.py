@@ -89,7 +89,18 @@ def _as_limits(value: Any) -> Any:
         value = [value]
     if not isinstance(value, list | tuple):
         raise ConfigError(message("limits", "must be a list of limits", value, "Give a list of Limit(...)."))
-    return tuple(item if isinstance(item, Limit) else Limit(**dict(item)) for item in value)
+    return tuple(_as_limit(item) for item in value)
+
+
+def _as_limit(item: Any) -> Limit:
+    if isinstance(item, Limit):
+        return item
+    if isinstance(item, dict) and all(isinstance(name, str) for name in item):
+        return Limit(**item)
+    if isinstance(item, list | tuple) and 1 <= len(item) <= 3:
+        return Limit(*item)
+    way_out = "Write Limit(count, done, groups), or a table with these keys."
+    raise ConfigError(message("limits", "must hold limits", item, way_out))
 
 
 Positive = Annotated[RealNumber, Field(gt=0)]
@@ -268,6 +279,8 @@ class PipelineConfig(BaseModel):
         ConfigError
             As for a new configuration.
         """
+        if not isinstance(plain, dict) or not all(isinstance(name, str) for name in plain):
+            raise ConfigError(message("config", "must map field names to values", plain, "Give a dict."))
         return cls(**plain)
 
     @property

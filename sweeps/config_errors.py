@@ -16,6 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from lagsweep.errors import ConfigError, message, nearest
 
+_BOOLS = ("bool_", "bool")  # NumPy's, by its name before and since NumPy 2
+
 
 def _refuse(rule: str, way_out: str) -> NoReturn:
     raise PydanticCustomError("lagsweep", "{rule}", {"rule": rule, "way_out": way_out})
@@ -23,7 +25,7 @@ def _refuse(rule: str, way_out: str) -> NoReturn:
 
 def _whole(value: Any) -> int:
     """Accept whole numbers of any kind (NumPy's too), never bool, never text."""
-    if isinstance(value, bool) or type(value).__name__ == "bool_" or isinstance(value, str):
+    if isinstance(value, bool) or type(value).__name__ in _BOOLS or isinstance(value, str):
         _refuse("must be a whole number", "Give a whole number.")
     try:
         return operator.index(value)
@@ -36,7 +38,7 @@ def _whole(value: Any) -> int:
 
 def _real(value: Any) -> float:
     """Accept finite real numbers of any kind (NumPy's too), never bool, never text."""
-    if isinstance(value, bool) or type(value).__name__ == "bool_" or isinstance(value, str | bytes):
+    if isinstance(value, bool) or type(value).__name__ in _BOOLS or isinstance(value, str | bytes):
         _refuse("must be a number", "Give a number.")
     try:
         number = float(value)
@@ -49,7 +51,7 @@ def _real(value: Any) -> float:
 
 def _flag(value: Any) -> bool:
     """Accept True and False only."""
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
+    if isinstance(value, bool) or type(value).__name__ in _BOOLS:
         return bool(value)
     _refuse("must be true or false", "Give true or false.")
 

@@ -51,7 +51,7 @@ def law_from_mapping(
         raise ConfigError(
             message(f"{field}.law", "must name a law", dict(mapping), f"Laws: {', '.join(constructors)}.")
         )
-    if kind not in constructors:
+    if not isinstance(kind, str) or kind not in constructors:
         way_out = nearest(str(kind), constructors) or f"Laws: {', '.join(constructors)}."
         raise ConfigError(message(f"{field}.law", "must be a known law", kind, way_out))
     _check_arguments(kind, constructors[kind], arguments, field)

@@ -169,6 +169,9 @@ def simulate_pipeline(config: PipelineConfig, *, rollouts: bool = False) -> Pipe
     >>> result.updates, result.discarded_rollouts, result.backpressure_seconds
     (3, 4, 1.0)
     """
+    if not isinstance(config, PipelineConfig):
+        way_out = "Build one, as PipelineConfig(max_policy_lag=4)."
+        raise ConfigError(message("config", "must be a PipelineConfig", config, way_out))
     if not config.is_level_1:
         from lagsweep.sweeps.engine_run import engine_simulate
 

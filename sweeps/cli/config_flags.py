@@ -201,7 +201,7 @@ def axes_from_flags(texts: tuple[str, ...]) -> dict[str, Any]:
                 message("--axis", "must read NAME=VALUES", text, "Write --axis max_lag=0,1,2,4.")
             )
         field = field_of_axis(name, "--axis")
-        if name in axes:
+        if name in axes or field in [field_of_axis(other) for other in axes]:
             raise ConfigError(
                 message("--axis", "must name an axis once", name, "Put all values into one flag.")
             )

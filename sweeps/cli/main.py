@@ -67,6 +67,14 @@ def root() -> None:
     """
 
 
+def _about_file(error: OSError) -> str:
+    """Word a file error: the path, what the system says, and the way out."""
+    reason = error.strerror or str(error)
+    path = error.filename if error.filename is not None else "output"
+    shown = str(path) if len(str(path)) <= 120 else f"{str(path)[:117]}..."
+    return f"{shown}: cannot be used: {reason}. Name another path, or make room for it."
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     try:
@@ -92,4 +100,22 @@ def main(arguments: list[str] | None = None) -> None:
     except LagsweepError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
+    except OSError as error:
+        click.echo(f"error: {_about_file(error)}", err=True)
+        sys.exit(2)
+    except MemoryError:
+        click.echo(
+            "error: memory: must hold what was asked for. Ask for fewer runs, rows or tokens.", err=True
+        )
+        sys.exit(1)
+    except RecursionError:
+        click.echo("error: input: must not be nested this deeply. Flatten it.", err=True)
+        sys.exit(2)
+    except RuntimeError as error:
+        if "zstd" not in str(error).lower():
+            raise
+        # A chunk's checksum or frame does not hold; which one, only `verify` finds out.
+        way_out = "`lagsweep verify STORE` names every damaged chunk and how to mend it."
+        click.echo(f"error: store: a chunk is damaged and cannot be read ({error}). {way_out}", err=True)
+        sys.exit(3)
     sys.exit(code if isinstance(code, int) else 0)
