@@ -33,7 +33,7 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
         For an unknown metric; the nearest known one is named.
     """
     _check_seeds(ds)
-    if metric not in ds.data_vars or "seed" not in ds[metric].dims:
+    if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
         known = [name for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError(message("metric", "must be one of the dataset's", metric, nearest(metric, known)))
     values = ds[metric].transpose(..., "seed").values.astype(np.float64)

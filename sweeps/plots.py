@@ -165,6 +165,9 @@ def plot_lag(
     if cells is None:
         found = worth_a_look(frontier(ds, confidence=confidence))
         cells = list(dict.fromkeys(row["cell"] for _, row in found))
+    if not cells:
+        way_out = "Name cells, or sweep settings under which something is trained."
+        raise ConfigError(message("cells", "must have trained rollouts, and none has", None, way_out))
     if len(cells) > MOST_CELLS:
         raise ConfigError(
             message("cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts.")

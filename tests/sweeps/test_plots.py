@@ -295,3 +295,13 @@ def test_titles_name_units_and_labels_are_short():
         short_label({"response_length": "fixed(70)", "train_overhead_seconds": 0.25})
         == "fixed(70), train s 0.25"
     )
+
+
+def test_lags_of_a_sweep_that_trained_nothing_are_refused_by_name():
+    from lagsweep import PipelineConfig, plot_lag, run_sweep
+
+    stalled = PipelineConfig(max_queue_tokens=100, batch_tokens=90_000, duration_seconds=30)
+    ds = run_sweep(stalled, {"max_lag": [0, 1]}, seeds=2, progress=False)
+
+    with pytest.raises(ConfigError, match="cells: must have trained rollouts, and none has"):
+        plot_lag(ds)
