@@ -58,7 +58,7 @@ FLOAT_METRICS: tuple[Metric, ...] = (
 METRICS: tuple[Metric, ...] = INTEGER_METRICS + FLOAT_METRICS
 METRIC_BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}
 
-# --- what the general engine reports on top (levels 2 and 3) -------------------------------------------------
+# --- what the general engine reports on top (levels 2 and 3) ---
 
 ENGINE_INTEGER_METRICS: tuple[Metric, ...] = (
     Metric("trained_groups", "int64", "groups", "groups trained"),

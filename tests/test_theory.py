@@ -1,4 +1,4 @@
-"""Theory as a judge of the simulator: closed forms, Little's law exactly, queueing limits within intervals."""
+"""Theory as a judge of the simulator: closed forms, Little's law exactly, queueing limits."""
 
 from __future__ import annotations
 
