@@ -34,9 +34,7 @@ def test_batches_in_groups_need_no_word_about_tokens():
 
     assert config.batch_tokens is None
     assert PipelineConfig().replace(batch_groups=4) == PipelineConfig(batch_groups=4)
-    with pytest.raises(
-        ConfigError, match=r"batch_tokens: must be none when batch_groups is given"
-    ):
+    with pytest.raises(ConfigError, match=r"batch_tokens: must be none when batch_groups is given"):
         PipelineConfig(batch_groups=4, batch_tokens=10)
 
 
