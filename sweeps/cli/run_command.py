@@ -125,7 +125,9 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
             return 1
     from lagsweep.sweeps.cli.show_command import print_result
 
-    return print_result(dataset, folder, as_json=options["as_json"])
+    code = print_result(dataset, folder, as_json=options["as_json"])
+    progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
+    return code
 
 
 def _executor(options: dict[str, Any]) -> Any:

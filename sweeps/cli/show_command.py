@@ -48,12 +48,39 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
         click.echo(str(found))
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
-    if counts["failed"]:
-        click.echo(f"failed: {counts['failed']:,} runs", err=True)
+    for line in remarks(dataset):
+        click.echo(line, err=True)
+    failed_baseline = (
+        int((dataset["baseline_status"].values == 2).sum()) if "baseline_status" in dataset else 0
+    )
+    if counts["failed"] or failed_baseline:
+        of_baseline = f", and {failed_baseline:,} of the sequential baseline" if failed_baseline else ""
+        click.echo(f"failed: {counts['failed']:,} runs{of_baseline}", err=True)
         for line in failure_lines(dataset):
             click.echo(line, err=True)
         return 1
     return 0
+
+
+def remarks(dataset: Any) -> list[str]:
+    """Say what a table of means does not show: settings that came to nothing, a missing baseline."""
+    from lagsweep.sweeps.spec import spec_of
+
+    done = dataset["status"] == 1
+    ran = done.any("seed")
+    lines = []
+    stalled = int((ran & ((dataset["stalled"] == 1) | ~done).all("seed")).sum())
+    nothing = int((ran & ((dataset["updates"] == 0) | ~done).all("seed")).sum())
+    why = "`lagsweep simulate` with such settings says why"
+    if stalled:
+        lines.append(f"note: stalled in every run: {stalled:,} of {int(ran.sum()):,} configurations; {why}")
+    if nothing:
+        lines.append(
+            f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
+        )
+    if spec_of(dataset).baseline and "baseline_status" not in dataset:
+        lines.append("note: no sequential baseline: it has no meaning beside options of level 3")
+    return lines
 
 
 def failure_lines(dataset: Any, most: int = 20) -> list[str]:

@@ -1,0 +1,46 @@
+"""What a table of means does not show is said beside it, and a failed baseline is not called done."""
+
+from __future__ import annotations
+
+import pytest
+
+from lagsweep import PipelineConfig, run_sweep
+from lagsweep.sweeps.cli.main import main
+from lagsweep.sweeps.cli.show_command import print_result, remarks
+
+BASE = PipelineConfig(duration_seconds=200, rollout_workers=8)
+RUN = ["run", "--quiet", "--seeds", "2", "--duration-seconds", "100"]
+
+
+def test_stalled_settings_are_counted():
+    ds = run_sweep(BASE, {"queue_cap": [500, 5000], "max_lag": [0, 1]}, seeds=2, progress=False)
+
+    assert remarks(ds)[0].startswith("note: stalled in every run: 2 of 4 configurations;")
+
+
+def test_a_sweep_that_trains_needs_no_remark():
+    assert remarks(run_sweep(BASE, {"max_lag": [1, 2]}, seeds=2, progress=False)) == []
+
+
+def test_a_baseline_that_has_no_meaning_is_said_to_be_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main([*RUN, "--baseline", "--group-size", "2", "--axis", "max_lag=1,2"])
+
+    assert stop.value.code == 0
+    assert "note: no sequential baseline" in capsys.readouterr().err
+
+
+def test_a_failed_baseline_exits_with_1(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main([*RUN, "--baseline", "--axis", "max_lag=1,2"])
+    from lagsweep import open_sweep
+
+    (folder,) = (tmp_path / "results").iterdir()
+    ds = open_sweep(folder).load()
+    ds["baseline_status"][0] = 2
+    capsys.readouterr()
+
+    assert print_result(ds, folder, as_json=False) == 1
+    assert "failed: 0 runs, and 1 of the sequential baseline" in capsys.readouterr().err
