@@ -9,6 +9,7 @@ receipt.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 WINDOW_PER_WORKER = 4
 ALLOWED_FAILURES = 10  # every unit assigned to a dying worker is suspect, not only the running one
 _POLL_SECONDS = 0.5
+_WORKERS_SECONDS = 2.0  # how often the number of workers is looked at
 
 
 class UnitsLost(LagsweepError):
@@ -146,10 +148,12 @@ def _windowed(client: Any, submit: Any, cancel: threading.Event) -> Iterator[tup
     from distributed import wait
 
     under_way: dict[Any, tuple[Any, ...]] = {}
-    more = True
+    more, window, asked = True, 0, 0.0
     try:
         while more or under_way:
-            window = WINDOW_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
+            if time.monotonic() - asked > _WORKERS_SECONDS:  # a question to the scheduler each time
+                window = WINDOW_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
+                asked = time.monotonic()
             while more and len(under_way) < window:
                 submitted = submit(client)
                 more = submitted is not None
