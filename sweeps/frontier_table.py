@@ -16,13 +16,14 @@ from lagsweep.sweeps.text_table import (
     fixed,
     grid,
     grid_with_settings,
-    missing,
     number,
     with_half_width,
     wrapped,
 )
 
 if TYPE_CHECKING:
+    import polars
+
     from lagsweep.sweeps.analysis import Frontier
 
 HEADER = ("tokens/s", "ESS", "s/update", "lag", "roll./batch")
@@ -31,9 +32,9 @@ FRESH_ENOUGH = 0.9
 
 def frontier_text(result: Frontier, *, rows: int = 12) -> str:
     """Write the frontier as a table of at most 80 columns, with the assumptions below it."""
-    frontier = result.on_frontier().to_dicts()
-    different = distinct_rows(result, frontier)
-    shown = different[:rows]
+    frontier = result.on_frontier()
+    different = distinct(result, frontier)
+    shown = different.head(rows).to_dicts()
     everything = [*shown, *([result.baseline] if result.baseline else [])]
     digits = {
         metric: digits_for(
@@ -49,19 +50,15 @@ def frontier_text(result: Frontier, *, rows: int = 12) -> str:
         lines.append(("seq.", _figures(result.baseline, result, digits)))
     lines += [([row[name] for name in result.axes], _figures(row, result, digits)) for row in shown]
     table = grid_with_settings(result.axes, header, lines)
-    return "\n".join([table, *_worth_a_look(result), *_notes(result, frontier, different, shown)])
+    return "\n".join(
+        [table, *_worth_a_look(result), *_notes(result, frontier.height, different.height, len(shown))]
+    )
 
 
-def distinct_rows(result: Frontier, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def distinct(result: Frontier, frame: polars.DataFrame) -> polars.DataFrame:
     """Keep the first of rows that have the same figures (a cap that is never reached makes no difference)."""
-    seen = set()
-    kept = []
-    for row in rows:
-        key = tuple(row[name] for name in (result.throughput, result.ess, "mean_lag", "seconds_per_update"))
-        if key not in seen:
-            kept.append(row)
-            seen.add(key)
-    return kept
+    figures = [result.throughput, result.ess, "mean_lag", "seconds_per_update"]
+    return frame.unique(figures, keep="first", maintain_order=True)
 
 
 def _figures(row: dict[str, Any], result: Frontier, digits: dict[str, int]) -> list[str]:
@@ -84,22 +81,25 @@ def worth_a_look(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
     list of (wish, row)
         A wish that no cell fulfils is left out.
     """
-    rows = [row for row in result.frame.iter_rows(named=True) if not missing(row[result.throughput])]
-    rows = [row for row in rows if row[result.throughput] > 0 and not missing(row[result.ess])]
-    if not rows:
-        return []
-    fresh = [row for row in rows if row[result.ess] >= FRESH_ENOUGH]
-    found = [
-        ("fastest", max(rows, key=lambda row: row[result.throughput])),
-        *(
-            [(f"fastest, ESS ≥ {FRESH_ENOUGH}", max(fresh, key=lambda row: row[result.throughput]))]
-            if fresh
-            else []
-        ),
-        ("effective tokens/s", max(rows, key=lambda row: row["effective_tokens_per_second"])),
-        ("freshest", max(rows, key=lambda row: (row[result.ess], row[result.throughput]))),
+    import polars as pl
+
+    usable = result.frame.filter(
+        pl.col(result.throughput).is_not_nan()
+        & (pl.col(result.throughput) > 0)
+        & pl.col(result.ess).is_not_nan()
+    )
+    fresh = usable.filter(pl.col(result.ess) >= FRESH_ENOUGH)
+    wishes = (
+        ("fastest", usable, [result.throughput]),
+        (f"fastest, ESS ≥ {FRESH_ENOUGH}", fresh, [result.throughput]),
+        ("effective tokens/s", usable, ["effective_tokens_per_second"]),
+        ("freshest", usable, [result.ess, result.throughput]),
+    )
+    return [
+        (wish, frame.sort(by, descending=True, maintain_order=True).row(0, named=True))
+        for wish, frame, by in wishes
+        if frame.height
     ]
-    return found
 
 
 def _worth_a_look(result: Frontier) -> list[str]:
@@ -133,24 +133,19 @@ def _worth_a_look(result: Frontier) -> list[str]:
     return ["", table, "", *legend]
 
 
-def _notes(
-    result: Frontier,
-    frontier: list[dict[str, Any]],
-    different: list[dict[str, Any]],
-    shown: list[dict[str, Any]],
-) -> list[str]:
+def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[str]:
     cells = result.frame.height
     sentences = [
-        f"{len(frontier)} of {cells} configurations are on the frontier of {result.throughput} and "
+        f"{frontier:,} of {cells:,} configurations are on the frontier of {result.throughput} and "
         f"{result.ess}: no other has more of both."
     ]
-    if len(different) < len(frontier):
+    if different < frontier:
         sentences.append(
-            f"Left out: {len(frontier) - len(different)} more with the very figures of one shown, from which "
+            f"Left out: {frontier - different:,} more with the very figures of one shown, from which "
             "they differ in a setting that never took effect."
         )
-    if len(shown) < len(different):
-        sentences.append(f"The fastest {len(shown)} of them are shown.")
+    if shown < different:
+        sentences.append(f"The fastest {shown} of them are shown.")
     if result.seeds > 1:
         sentences.append(
             f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds."

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lagsweep.sweeps.simulate import PipelineResult
 
 MOST_POINTS = 1500
+FIGURES = (THROUGHPUT, ESS, "mean_lag", "seconds_per_update", "effective_tokens_per_second")
 
 
 def plot_frontier(
@@ -62,14 +63,21 @@ def plot_frontier(
     )
 
 
-def thinned(frame: Any, most: int = MOST_POINTS) -> Any:
-    """Keep every cell of the frontier and, of a large sweep, only some of the others, evenly by rank."""
+def thinned(frame: Any, most: int = MOST_POINTS, always: Sequence[int] = ()) -> Any:
+    """Keep of a large sweep some cells that differ, by rank, on and off the frontier, and those named."""
     import polars as pl
 
     if frame.height <= most:
         return frame
-    step = -(-frame.height // most)
-    return frame.filter(pl.col("on_frontier") | (pl.int_range(pl.len()) % step == 0))
+    figures = [name for name in frame.columns if not name.endswith("_half_width") and name in FIGURES]
+    different = frame.unique(figures, keep="first", maintain_order=True)
+    kept = pl.lit(False)
+    for part in (pl.col("on_frontier"), ~pl.col("on_frontier")):
+        rank = part.cast(pl.Int64).cum_sum() - 1
+        step = (part.sum() + most // 2 - 1) // (most // 2)
+        kept = kept | (part & (rank % step == 0))
+    chosen = different.filter(kept)["cell"].to_list()
+    return frame.filter(pl.col("cell").is_in([*chosen, *always]))
 
 
 def plot_heatmap(

@@ -53,7 +53,9 @@ class Recommendation:
     figures : dict
         Means of what stands beside it: ESS, lag, seconds per update, rollouts per batch.
     ties : tuple of Alternative
-        Settings that cannot be told apart from the choice, best first.
+        Settings that cannot be told apart from the choice, best first; of very many only some.
+    identical, different : int
+        How many settings have the very runs of the choice, and how many others cannot be told from it.
     bounds : tuple of BoundReport
     limits : dict
         Where time goes at the choice, as shares.
@@ -79,6 +81,8 @@ class Recommendation:
     high: float = math.nan
     figures: dict[str, float] = field(default_factory=dict)
     ties: tuple[Alternative, ...] = ()
+    identical: int = 0
+    different: int = 0
     bounds: tuple[BoundReport, ...] = ()
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     scenarios: tuple[ScenarioReport, ...] = ()
@@ -190,12 +194,14 @@ def recommend(
         low=float(table.means[row]) - half,
         high=float(table.means[row]) + half,
         figures=_figures(ds, row, checked),
-        ties=ties,
+        ties=ties.described,
+        identical=ties.identical,
+        different=ties.different,
         bounds=reports,
         limits=_limits(ds, row),
         scenarios=scenario_reports(comparison, candidates) if table.scenario_axes else (),
         law_hint=law_hint(ds, table, store),
-        doubts=doubts_about(ds, table, comparison, ties, reports, checked, store),
+        doubts=doubts_about(ds, table, comparison, ties.described, reports, checked, store),
     )
 
 

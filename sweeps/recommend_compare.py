@@ -6,6 +6,7 @@ Differences are taken seed by seed and relative to the choice's mean, so that sc
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ def choose(table: ChoiceTable, candidates: np.ndarray) -> int:
 
 
 MOST_SEEDS = 10_000_000  # more would not be run
+MOST_DESCRIBED = 100  # of thousands of ties nobody reads all
 
 
 class Comparison:
@@ -81,7 +83,7 @@ class Comparison:
 
     def seeds_needed(self, setting: int) -> int | None:
         """Tell about how many seeds would tell a setting from the choice; None where that cannot be told."""
-        from scipy.stats import t
+        from scipy.special import stdtrit
 
         series = self.shares(np.array([setting])).mean(axis=1)[0]
         series = series[~np.isnan(series)]
@@ -92,36 +94,51 @@ class Comparison:
             return None
         level, ratio = 0.5 + self.confidence / 2, spread / mean
         counts = np.unique(np.geomspace(2, MOST_SEEDS, 400).round())
-        enough = t.ppf(level, counts - 1) * ratio <= np.sqrt(counts)
+        enough = stdtrit(counts - 1, level) * ratio <= np.sqrt(counts)
         return max(int(counts[np.argmax(enough)]), len(series) + 1) if enough.any() else MOST_SEEDS
 
 
-def ties_of(comparison: Comparison, candidates: np.ndarray) -> tuple[Alternative, ...]:
-    """List the candidates that cannot be told from the choice in any scenario, best first."""
+@dataclass(frozen=True)
+class Ties:
+    """What cannot be told from the choice.
+
+    Attributes
+    ----------
+    described : tuple of Alternative
+        The first of them, best first.
+    identical, different : int
+        How many settings have the very runs of the choice, and how many others cannot be told from it.
+    """
+
+    described: tuple[Alternative, ...] = ()
+    identical: int = 0
+    different: int = 0
+
+
+def ties_of(comparison: Comparison, candidates: np.ndarray) -> Ties:
+    """Find the candidates that cannot be told from the choice in any scenario."""
     others = candidates[candidates != comparison.choice]
-    if not len(others):
-        return ()
+    if not len(others) or comparison.table.objective.shape[-1] < 2:
+        return Ties()  # one seed tells nothing apart, and listing everything helps nobody
     shares = comparison.shares(others)
     mean, half = mean_interval(shares, comparison.confidence)
     resolved = (mean - half > 0) | (mean + half < 0)  # NaN half widths resolve nothing
     tied = np.flatnonzero(~resolved.any(axis=1))
     tied = tied[np.argsort(-mean.mean(axis=1)[tied], kind="stable")]
     # Settings with the very same runs as one another (a cap that is never reached) are told once.
-    ess = comparison.table.ess_by_seed
-    own = ess[comparison.table.places[comparison.choice]]
-    same: dict[bytes, list[int]] = {}
+    places, ess = comparison.table.places, comparison.table.ess_by_seed
+    groups: dict[bytes, list[int]] = {}
     for place in tied:
-        runs = shares[place].tobytes() + ess[comparison.table.places[others[place]]].tobytes()
-        same.setdefault(runs, []).append(int(place))
-    found = []
-    for places in same.values():
-        setting = int(others[places[0]])
-        if (shares[places[0]] == 0).all() and np.array_equal(ess[comparison.table.places[setting]], own):
-            found += [comparison.alternative(int(others[place]), identical=True) for place in places]
-            continue
-        needed = comparison.seeds_needed(setting)
-        found.append(comparison.alternative(setting, seeds_needed=needed, twins=len(places) - 1))
-    return tuple(found)
+        runs = shares[place].tobytes() + ess[places[others[place]]].tobytes()
+        groups.setdefault(runs, []).append(int(others[place]))
+    own = np.zeros_like(shares[0]).tobytes() + ess[places[comparison.choice]].tobytes()
+    same = groups.pop(own, [])
+    found = [comparison.alternative(setting, identical=True) for setting in same[:MOST_DESCRIBED]]
+    for settings in list(groups.values())[:MOST_DESCRIBED]:
+        needed = comparison.seeds_needed(settings[0])
+        found.append(comparison.alternative(settings[0], seeds_needed=needed, twins=len(settings) - 1))
+    found.sort(key=lambda tie: -tie.share)
+    return Ties(tuple(found), len(same), sum(map(len, groups.values())))
 
 
 def bound_report(comparison: Comparison, bound: Bound, candidates: np.ndarray) -> BoundReport:

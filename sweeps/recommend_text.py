@@ -56,7 +56,7 @@ def question(result: Recommendation) -> str:
 
 
 def _headline(result: Recommendation) -> str:
-    of = f"{result.admissible} of {result.settings_total} settings are admissible"
+    of = f"{result.admissible:,} of {result.settings_total:,} settings are admissible"
     if result.cell is None:
         return wrapped(f"{question(result)}: this store has no answer; {of}.")
     verdict = "settled" if result.settled else "the best so far, not settled"
@@ -93,31 +93,32 @@ def _choice(result: Recommendation) -> str:
 
 
 def _ties(result: Recommendation) -> str:
-    rule = f"paired by seed, {result.confidence:.0%} for all {result.comparisons} comparisons together"
+    rule = f"paired by seed, {result.confidence:.0%} for all {result.comparisons:,} comparisons together"
     if result.admissible == 1:
         return "It is the only admissible setting."
     if result.seeds < 2:
         return ""
     if not result.ties:
         return wrapped(f"Every other admissible setting is worse ({rule}).")
-    identical = [tie for tie in result.ties if tie.identical]
-    different = [tie for tie in result.ties if not tie.identical]
+    identical = [tie for tie in result.ties if tie.identical][:MOST_TIES]
+    different = [tie for tie in result.ties if not tie.identical][:MOST_TIES]
     blocks = []
     if identical:
-        names = "; ".join(describe_settings(tie.settings) for tie in identical[:MOST_TIES])
-        more = f"; and {len(identical) - MOST_TIES} more" if len(identical) > MOST_TIES else ""
+        names = "; ".join(describe_settings(tie.settings) for tie in identical)
+        rest = result.identical - len(identical)
+        more = f"; and {rest:,} more" if rest else ""
         blocks.append(wrapped(f"The same run at every seed: {names}{more}."))
     if different:
-        axes = list(result.settings)
-        own = [name for name in axes if name not in result.scenario_axes]
-        rows = [_tie_row(tie, own) for tie in different[:MOST_TIES]]
+        own = [name for name in result.settings if name not in result.scenario_axes]
+        rows = [_tie_row(tie, own) for tie in different]
         blocks.append(
             wrapped(f"Cannot be told apart from it ({rule}):")
             + "\n"
             + grid_with_settings(own, ["against the choice", "ESS", "lag", "same"], rows)
         )
-        if len(different) > MOST_TIES:
-            blocks.append(f"and {len(different) - MOST_TIES} more.")
+        rest = result.different - sum(1 + tie.twins for tie in different)
+        if rest:
+            blocks.append(f"and {rest:,} more.")
     return "\n".join(blocks)
 
 

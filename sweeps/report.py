@@ -153,7 +153,7 @@ def page_html(content: Content, charts: list[ReportChart]) -> str:
         "scales": {name: scale for chart in charts for name, scale in _scales(chart).items()},
         "charts": specs,
         "tables": tables.tables,
-        "labels": parts.cell_labels(content),
+        "labels": parts.cell_labels(content, tables.cells()),
     }
     by_name = {chart.name: chart for chart in charts}
     body = [

@@ -64,7 +64,7 @@ def report_charts(content: Content) -> list[ReportChart]:
 
 def _frontier(content: Content) -> list[ReportChart]:
     found = content.found
-    frame = thinned(found.frame)
+    frame = thinned(found.frame, always=[one.cell for one in content.shown])
     rows = frontier_rows(frame.to_dicts(), found.throughput, found.ess, found.axes)
     if not rows:
         return []
@@ -74,7 +74,7 @@ def _frontier(content: Content) -> list[ReportChart]:
         f"{content.confidence:.0%} intervals over seeds, often smaller than a point."
     )
     if left_out:
-        caption += f" {left_out:,} of {found.frame.height:,} configurations off the frontier are left out."
+        caption += f" {left_out:,} of {found.frame.height:,} configurations are left out."
 
     def draw(linked: bool) -> alt.TopLevelMixin:
         return frontier_chart(
@@ -127,7 +127,8 @@ def _along(content: Content, axis: str, *, joined: bool) -> ReportChart:
     half = np.nan_to_num(half)
     places = {int(cell): place for place, cell in enumerate(ds["cell"].values.reshape(-1))}
     rows = []
-    for row in thinned(found.frame).iter_rows(named=True):
+    frame = thinned(found.frame, always=[one.cell for one in content.shown])
+    for row in frame.iter_rows(named=True):
         place = places[row["cell"]]
         if np.isfinite(mean[place]):
             rows.append(

@@ -23,7 +23,7 @@ from lagsweep.sweeps.analysis import (
     mean_interval,
 )
 from lagsweep.sweeps.chart_style import short_label
-from lagsweep.sweeps.frontier_table import distinct_rows, worth_a_look
+from lagsweep.sweeps.frontier_table import distinct, worth_a_look
 from lagsweep.sweeps.recommend import Recommendation, recommend
 
 if TYPE_CHECKING:
@@ -177,8 +177,8 @@ def _loaded(ds: xarray.Dataset, maximize: str) -> xarray.Dataset:
 
 
 def _shown(ds: xarray.Dataset, found: Frontier, best: Recommendation) -> tuple[Shown, ...]:
-    rows = distinct_rows(found, found.on_frontier().to_dicts())
-    rows = _spread(rows, MOST_SHOWN)
+    frontier_cells = distinct(found, found.on_frontier())
+    rows = _spread(frontier_cells.to_dicts(), MOST_SHOWN)
     known = {row["cell"] for row in rows}
     wanted = [row["cell"] for _, row in worth_a_look(found)]
     wanted += [tie.cell for tie in best.ties if not tie.identical][:3]
@@ -187,8 +187,8 @@ def _shown(ds: xarray.Dataset, found: Frontier, best: Recommendation) -> tuple[S
     if more:
         frame = found.frame
         extra = frame.filter(frame["cell"].is_in(more)).to_dicts()
-        extra.sort(key=lambda row: row["cell"] != best.cell)
-        rows = distinct_rows(found, [*(row for row in extra if row["cell"] == best.cell), *rows, *extra])
+        choice = [row for row in extra if row["cell"] == best.cell]
+        rows = _different(found, [*choice, *rows, *extra])
     rows.sort(key=lambda row: -row[found.throughput])
     cells, _ = cell_coordinates(ds)
     places = {int(cell): place for place, cell in enumerate(cells)}
@@ -197,6 +197,12 @@ def _shown(ds: xarray.Dataset, found: Frontier, best: Recommendation) -> tuple[S
         Shown(places[row["cell"]], row["cell"], number, label, row)
         for number, (row, label) in enumerate(zip(rows, labels), start=1)
     )
+
+
+def _different(found: Frontier, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep the first of rows with the same figures."""
+    names = (found.throughput, found.ess, "mean_lag", "seconds_per_update")
+    return list({tuple(row[name] for name in names): row for row in reversed(rows)}.values())[::-1]
 
 
 def _spread(rows: list[Any], most: int) -> list[Any]:

@@ -127,3 +127,12 @@ class Tables:
             self._known[key] = len(self.tables)
             self.tables.append(packed)
         return {"table": self._known[key]}
+
+    def cells(self) -> set[int]:
+        """Give the ids of all cells in the tables."""
+        return {
+            int(cell)
+            for table in self.tables
+            if "cell" in table["fields"]
+            for cell in table["columns"][table["fields"].index("cell")]
+        }

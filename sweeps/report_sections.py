@@ -102,7 +102,6 @@ def _ties(content: Content) -> str:
     if best.seeds < 2 or best.admissible < 2:
         return "It is the only admissible setting." if best.admissible == 1 else ""
     different = [tie for tie in best.ties if not tie.identical]
-    same = [tie for tie in best.ties if tie.identical]
     rule = f"paired by seed, {content.confidence:.0%} for all {best.comparisons} comparisons together"
     if different:
         named = "; ".join(
@@ -110,13 +109,13 @@ def _ties(content: Content) -> str:
             + (f" (and {tie.twins} more with its very runs)" if tie.twins else "")
             for tie in different[:5]
         )
-        count = f"{sum(1 + tie.twins for tie in different)} of {best.admissible} admissible settings"
+        count = f"{best.different:,} of {best.admissible:,} admissible settings"
         sentence = f"{count} cannot be told apart from it ({rule}): {named}"
         sentence += "; …" if len(different) > 5 else "."
     else:
         sentence = f"Every other admissible setting is worse ({rule})."
-    if same:
-        sentence += f" {len(same)} more settings give the very same runs."
+    if best.identical:
+        sentence += f" {best.identical:,} more give the very same runs."
     return sentence
 
 
@@ -333,8 +332,8 @@ def _trimmed(spec: str, most: int = 40_000) -> str:
     )
 
 
-def cell_labels(content: Content) -> dict[str, str]:
-    """Name every cell that a chart may pick."""
+def cell_labels(content: Content, cells: set[int]) -> dict[str, str]:
+    """Name the cells that charts can pick."""
     frame, axes = content.found.frame, content.found.axes
-    rows = frame.head(20_000).iter_rows(named=True)
+    rows = frame.filter(frame["cell"].is_in(list(cells))).iter_rows(named=True)
     return {str(row["cell"]): short_label({name: row[name] for name in axes}) for row in rows}

@@ -110,12 +110,17 @@ def test_a_sweep_without_axes_is_one_point():
     drawn(plot_frontier(make_spec(small_base(), {}, 3).run()))
 
 
-def test_a_large_sweep_keeps_its_frontier_and_some_of_the_rest(sweep):
+def test_of_a_large_sweep_cells_that_differ_are_kept_evenly_and_those_that_are_named(sweep):
     frame = frontier(sweep).frame
-    few = thinned(frame, 4)
+    last = frame["cell"][-1]
+    few = thinned(frame, 4, always=[last])
 
-    assert few.filter(few["on_frontier"]).height == frame["on_frontier"].sum()
-    assert few.height < frame.height
+    assert few.height <= 5
+    assert few["cell"][0] == frame["cell"][0]
+    assert set(few["on_frontier"]) == {True, False}
+    assert last in few["cell"]
+    figures = list(zip(few[THROUGHPUT][:-1], few[ESS][:-1]))
+    assert len(set(figures)) == len(figures)
     assert thinned(frame).equals(frame)
 
 

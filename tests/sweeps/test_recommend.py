@@ -132,10 +132,26 @@ def test_the_very_same_runs_are_called_so_and_never_ask_for_seeds():
     text = str(best)
 
     assert [(tie.settings, tie.identical) for tie in best.ties] == [({"queue_cap": 6000, "max_lag": 2}, True)]
+    assert (best.identical, best.different) == (1, 0)
     assert "The same run at every seed: queue_cap=6000 max_lag=2." in text
     assert "seeds=" not in "".join(
         doubt.command or "" for doubt in best.doubts if "max_lag" not in doubt.text
     )
+
+
+def test_of_thousands_of_ties_some_are_described_and_all_are_counted():
+    axes = {"max_lag": list(range(60)), "queue_cap": list(range(200, 220))}
+    ds = made_up(
+        axes, 2, **{THROUGHPUT: 5.0, ESS: np.linspace(0.5, 0.9, 1200).reshape(60, 20, 1) // 0.1 / 10}
+    )
+    best = recommend(ds)
+    text = str(best)
+
+    assert best.identical + best.different == 1199
+    assert len(best.ties) < 210
+    rows = text.count("0.0% [0.0, 0.0]")
+    assert rows >= 3
+    assert f"and {best.identical - 8:,} more." in " ".join(text.split())
 
 
 def test_equal_throughput_at_another_ess_is_not_the_same_run():
