@@ -120,8 +120,12 @@ def _by_values(spec: SweepSpec, wanted: Mapping[str, Any]) -> int:
             hint = nearest(name, design.columns) or f"Axes: {', '.join(design.columns)}."
             raise ConfigError(message("cell", "must name axes of this sweep", name, hint))
         dim, values = design.columns[axis]
-        key = identity(checked_value(design.fields[axis], value, f"cell.{axis}"))
-        same = np.array([identity(item) == key or label(item) == value for item in values])
+        labels = design.coordinates()[axis][1]
+        if labels.dtype.kind == "U" and value in labels:
+            same = labels == value  # a law, for one, is named by its label
+        else:
+            key = identity(checked_value(design.fields[axis], value, f"cell.{axis}"))
+            same = np.array([identity(item) == key for item in values])
         matches = matches & design.broadcast(dim, same)
     places = np.flatnonzero(matches.reshape(-1))
     if len(places) != 1:

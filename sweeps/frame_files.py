@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def checked_table_path(path: Path, flag: str) -> Path:
 
 
 def checked_folder(path: Path, flag: str) -> Path:
-    """Refuse a file whose folder is not there.
+    """Refuse a file whose folder is not there or cannot be written.
 
     Raises
     ------
@@ -38,6 +39,9 @@ def checked_folder(path: Path, flag: str) -> Path:
         raise ConfigError(
             message(flag, "must lie in a folder that exists", str(path), f"Make {path.parent} first.")
         )
+    if not os.access(path.parent, os.W_OK):
+        rule = "must lie in a folder that can be written"
+        raise ConfigError(message(flag, rule, str(path), "Name a file in another folder."))
     if path.is_dir():
         raise ConfigError(message(flag, "must be a file", str(path), "Name a file in that folder."))
     return path

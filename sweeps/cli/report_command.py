@@ -17,7 +17,7 @@ import click
     "-o",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The page; STORE/report.html if left out.",
+    help="The page; STORE-report.html beside the store if left out.",
 )
 @click.option(
     "--maximize", metavar="METRIC", default="trained_tokens_per_second", help="What the verdict is about."
@@ -50,7 +50,7 @@ def command(
     dataset = open_sweep(store)
     report = write_report(
         dataset,
-        output or store / "report.html",
+        output or beside(store),
         store=str(store),
         maximize=maximize,
         min_ess=0.9 if min_ess is None and max_lag is None else min_ess,
@@ -68,3 +68,12 @@ def command(
     if not dataset.attrs["complete"]:
         click.echo("incomplete: the report shows what is done so far; the page says so", err=True)
     return 0
+
+
+def beside(store: Path) -> Path:
+    """Name the page beside the store's folder, which is replaced as a whole when the store is extended."""
+    folder = store.resolve()
+    if folder.name == "cells.zarr":
+        folder = folder.parent
+    page = folder.with_name(f"{folder.name}-report.html")
+    return store.parent / page.name if store.name == folder.name else page  # as the store was named

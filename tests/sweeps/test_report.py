@@ -404,9 +404,14 @@ def _run(*arguments):
     return CliRunner().invoke(command, [str(argument) for argument in arguments], standalone_mode=False)
 
 
-def test_the_command_writes_into_the_store_unless_told_otherwise(store, tmp_path):
+def test_the_command_writes_beside_the_store_unless_told_otherwise(store, tmp_path, monkeypatch):
     assert _run(store, "--no-images").return_value == 0
-    assert (store / "report.html").exists()
+    assert (store.parent / "sweep-report.html").exists()
+    monkeypatch.chdir(store)
+    assert _run(".", "--no-images").stdout.startswith(str(store.parent / "sweep-report.html"))
+    assert _run("cells.zarr", "--no-images").stdout.startswith(str(store.parent / "sweep-report.html"))
+    monkeypatch.chdir(store.parent)
+    assert _run("sweep", "--no-images").stdout.startswith("sweep-report.html (")
     facts = json.loads(_run(store, "-o", tmp_path / "mine.html", "--json").stdout)
     assert facts["page"] == str(tmp_path / "mine.html")
     assert facts["bytes"] == (tmp_path / "mine.html").stat().st_size

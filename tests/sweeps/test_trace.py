@@ -400,3 +400,15 @@ def test_a_mistake_is_named(store, tmp_path, monkeypatch, arguments, text):
     assert isinstance(outcome.exception, ConfigError)
     assert str(outcome.exception).startswith(text)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_law_is_named_by_its_label(tmp_path):
+    laws = [LengthLaw.uniform(100, 400), LengthLaw.fixed(200)]
+    base = PipelineConfig(**(SMALL | {"duration_seconds": 60.0}))
+    run_sweep(base, {"response_length": laws, "max_lag": [0, 1]}, 1, store=tmp_path / "sweep")
+    outcome = _run(
+        tmp_path / "sweep", "--cell", "response_length=fixed(200),max_lag=1", "-o", tmp_path / "t.json"
+    )
+
+    assert outcome.exception is None
+    assert "replayed bit for bit" in outcome.stdout
