@@ -198,10 +198,11 @@ def _next_value(
         checked_value(field, candidate, axis)
         settings = {AXIS_FIELDS.get(n, n): table.axes[n][row].item() for n in table.setting_axes}
         plain = {n: v for n, v in settings.items() if not isinstance(v, str)}
-        spec.base.replace(**{**plain, field: candidate})
+        config = spec.base.replace(**{**plain, field: candidate})
     except ConfigError:
         return None
-    return candidate
+    # A cap below a batch stalls sooner or later.
+    return None if field == "max_queue_tokens" and candidate < (config.batch_tokens or 0) else candidate
 
 
 def _still_better(table: ChoiceTable, comparison: Comparison, row: int, axis: str, inward: Any) -> bool:
