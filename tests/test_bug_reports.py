@@ -38,7 +38,6 @@ _MEMORY = "kernels/test_memory.py::"
 _UNITS = "kernels/test_units.py::"
 _KV = "kernels/test_kv_cache.py::"
 _STALE = "test_staleness_bugs.py::"
-_STALLS = "test_reported_stalls.py::"
 _INVARIANTS = "properties/test_invariants.py::"
 _ENGINE = "properties/test_engine_invariants.py::"
 
@@ -225,7 +224,7 @@ COVERED: dict[str, tuple[str, ...]] = {
         _STALE + "test_admission_keeps_its_counters_over_a_resume",
         _DRILL + "test_the_admission_budget_holds_over_a_resume_far_into_the_run",
         _DRILL + "test_after_a_whole_restore_the_budget_is_the_lag_limit_whatever_the_version",
-        _STALLS + "test_work_admitted_and_not_trained_never_exceeds_the_budget",
+        _ENGINE + "test_work_admitted_and_not_trained_never_exceeds_the_budget",
     ),
     "bug-stale-04": (_STALE + "test_dropping_stale_work_starves_long_prompts_and_it_shows",),
     "bug-stale-05": (_LAG + "test_filler_rows_stay_out_of_the_summary",),
@@ -233,20 +232,13 @@ COVERED: dict[str, tuple[str, ...]] = {
         _LAG + "test_a_rollout_that_spans_versions_goes_by_its_oldest_token_or_token_by_token",
         _CONTRACT + "test_a_record_that_spans_versions_goes_by_its_oldest_token",
     ),
-    "bug-stale-07": (
-        _STALE + "test_a_straggler_that_never_ends_leaves_a_run_that_says_what_is_missing",
-        _STALLS + "test_one_straggler_that_never_ends_leaves_the_time_of_last_progress",
-    ),
+    "bug-stale-07": (_STALE + "test_a_straggler_that_never_ends_leaves_a_run_that_says_what_is_missing",),
     "bug-stale-11": (
         _STALE + "test_back_pressure_is_counted_and_queue_time_counts_as_lag",
-        _STALLS + "test_back_pressure_is_time_with_its_own_counter_and_queueing_counts_as_lag",
         _INVARIANTS + "test_tokens_are_conserved",
         _ENGINE + "test_tokens_are_conserved_with_every_way_out",
     ),
-    "bug-stale-13": (
-        _STALE + "test_limits_of_a_whole_batch_let_the_first_step_complete_at_lag_zero",
-        _STALLS + "test_a_lag_of_zero_with_as_many_slots_as_a_batch_makes_progress",
-    ),
+    "bug-stale-13": (_STALE + "test_limits_of_a_whole_batch_let_the_first_step_complete_at_lag_zero",),
     # Sweeps and their store
     "bug-sweep-01": (
         _STORE + "test_one_chunk_of_every_array_is_one_unit_with_a_checksum",

@@ -33,7 +33,7 @@ REFUSED = {
         "prompt_tokens: must be below 2**36, so that a batch's tokens fit into 64 bits (got 68719476736).",
     ),
     "two sizes of a batch": (
-        {"batch_groups": 4},
+        {"batch_groups": 4, "batch_tokens": 2500},
         "batch_tokens: must be none when batch_groups is given (got 2500). "
         "Set batch_tokens=None, or leave batch_groups out.",
     ),
