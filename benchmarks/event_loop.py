@@ -25,6 +25,8 @@ from lagsweep.kernels.rng import normals, philox_words, uniforms
 from lagsweep.sweeps.engine_run import EngineRun
 from lagsweep.sweeps.level1 import Cells
 
+_SWEEP_SEEDS = 120
+
 
 def _config(slots: int, events: int, law: LengthLaw) -> PipelineConfig:
     """A pipeline whose trainer keeps up with its slots, long enough for about so many events."""
@@ -110,16 +112,16 @@ def _sweep(skewed: bool, rounds: int) -> dict[str, object]:
 
     base = PipelineConfig(duration_seconds=300.0, rollout_workers=16, batch_tokens=8_000)
     # Skewed: half of the configurations run nine times longer.
-    durations = [300.0, 2700.0] if skewed else [1500.0, 1500.001]
+    durations = [3000.0, 27000.0] if skewed else [15000.0, 15000.001]
     axes = {"queue_cap": [10_000, 20_000, 30_000], "max_lag": [1, 2, 4], "duration_seconds": durations}
-    runs = 3 * 3 * 2 * 60
+    runs = 3 * 3 * 2 * _SWEEP_SEEDS
     rates: dict[int, list[float]] = {1: [], 2: []}
     for threads in (1, 2):
         run_sweep(base, axes, seeds=2, threads=threads, progress=False)
     for _ in range(rounds):
         for threads in (1, 2):
             started = time.perf_counter()
-            run_sweep(base, axes, seeds=60, threads=threads, progress=False)
+            run_sweep(base, axes, seeds=_SWEEP_SEEDS, threads=threads, progress=False)
             rates[threads].append(runs / (time.perf_counter() - started))
     return {
         "work": "skewed 1:9" if skewed else "uniform",

@@ -22,7 +22,7 @@ NO_CAP = 2**60
 EVENT_BUDGET = (
     2_000_000  # about a tenth of a second: the kernel comes back to Python well within half a second
 )
-DRAW_BUFFER_ROLLOUTS = 1 << 16
+DRAW_BUFFER_ROLLOUTS = 1 << 18  # four megabytes a thread; a longer run draws the rest one by one
 _SMALLEST_RING = 1 << 12
 
 
