@@ -34,7 +34,7 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     """
     _check_seeds(ds)
     if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
-        known = [name for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
+        known = [str(name) for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError(message("metric", "must be one of the dataset's", metric, nearest(metric, known)))
     values = ds[metric].transpose(..., "seed").values.astype(np.float64)
     done = ds["status"].transpose(..., "seed").values == DONE
@@ -301,7 +301,7 @@ def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
     from lagsweep.sweeps.spec import spec_of
 
     cells, _ = cell_coordinates(ds)
-    wanted = cell
+    wanted: Any = cell
     if isinstance(cell, Mapping) or not np.isin(cells, cell).any():
         spec = spec_of(ds)  # it words what is wrong, and knows labels and fields
         wanted = int(spec.cell_ids.reshape(-1)[place_in_spec(spec, cell)])

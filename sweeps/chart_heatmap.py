@@ -65,7 +65,8 @@ def heatmap_chart(
     """
     values = [row[metric] for row in rows]
     low, high = domain or _domain(values)
-    columns, lines = _distinct(rows, x), _distinct(rows, y) if y is not None else [None]
+    columns = _distinct(rows, x)
+    lines: list[Any] = _distinct(rows, y) if y is not None else [None]
     form = number_format(metric, [low, high])
     shown = [name for name in (x, y) if name is not None]
     data = inline(tile_rows(rows, metric, x, y))

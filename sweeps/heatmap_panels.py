@@ -111,13 +111,13 @@ def heatmap_panels(
         columns, [n for n in axes if n not in (x, y, facet)], at or {}, figures[metrics[0]][0]
     )
     kept &= _thinned(columns[x]) & (_thinned(columns[y]) if y is not None else True)
-    values = _facets(columns[facet], kept) if facet is not None else [None]
+    values: list[Any] = _facets(columns[facet], kept) if facet is not None else [None]
     where += _left_out(columns, kept, (x, y), facet, len(values))
     domains = {metric: _domain(figures[metric][0][kept]) for metric in metrics}
     panels = []
     for value in values:
         places = np.flatnonzero(kept & (columns[facet] == value) if facet is not None else kept)
-        rows = [_row(place, cells, columns, (x, y), figures) for place in places]
+        rows = [_row(int(place), cells, columns, (x, y), figures) for place in places]
         title = None if facet is None else f"{_facet_name(facet)} {number(value.item())}"
         panels.append(Panel(rows, x, y, title, where, domains, confidence))
     return panels
@@ -151,11 +151,12 @@ def _chosen(
         raise ConfigError(message("axis", "must be used once", given, "Give x, y and facet different axes."))
     free = [name for name in _PREFERRED if name in axes] + [name for name in axes if name not in _PREFERRED]
     free = [name for name in free if name not in given]
-    chosen = []
-    for name in (x, y, facet):
-        chosen.append(name if name is not None else free.pop(0) if free else None)
-    assert chosen[0] is not None
-    return chosen[0], chosen[1], chosen[2]
+    chosen: list[str | None] = []
+    for wanted in (x, y, facet):
+        chosen.append(wanted if wanted is not None else free.pop(0) if free else None)
+    first, second, third = chosen
+    assert first is not None  # a grid has an axis
+    return first, second, third
 
 
 def _slice(

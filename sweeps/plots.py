@@ -236,7 +236,7 @@ def plot_timeline(run: PipelineResult) -> altair.VConcatChart:
     from lagsweep.sweeps.chart_timeline import timeline_chart
 
     config, batches = run.config, run.batches_frame()
-    time = run.timeline_frame()["time"]
+    times = run.timeline_frame()["time"].to_numpy()
     stopped = config.stop_after_updates is not None and run.final_version >= config.stop_after_updates
     return timeline_chart(
         _levels(run),
@@ -246,7 +246,7 @@ def plot_timeline(run: PipelineResult) -> altair.VConcatChart:
         cap=config.max_queue_tokens if config.mode == "bounded_async" else None,
         batch_tokens=config.batch_tokens,
         warmup_seconds=config.warmup_seconds,
-        end_seconds=float(time.max()) if stopped else config.duration_seconds,
+        end_seconds=float(times.max()) if stopped else config.duration_seconds,
     )
 
 

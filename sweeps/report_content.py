@@ -247,25 +247,13 @@ def _differences(
     places = [one.place for one in shown]
     if not places:
         return "", ()
-    sides: dict[str, np.ndarray | None] = {}
-    own: int | None = None
-    if reference is not None:
-        own = find_cell(ds, reference)
-        cells, axes = cell_coordinates(ds)
-        name = (
-            short_label({axis: values[own].item() for axis, values in axes.items()}) or f"cell {cells[own]}"
-        )
-    elif "baseline_status" in ds:
-        name = "the sequential baseline"
-    elif chosen is not None:
-        own, name = chosen.place, "the choice"
-    else:
-        own, name = places[0], "the fastest"
+    name, own = _reference(ds, shown, chosen, reference)
     differences = []
     for metric in (THROUGHPUT, EFFECTIVE):
         values = cell_values(ds, metric)
-        sides[metric] = values[[own]] if own is not None else baseline_values(ds, metric, places)
-        other = np.broadcast_to(sides[metric], (len(places), values.shape[-1]))
+        side = values[[own]] if own is not None else baseline_values(ds, metric, places)
+        assert side is not None  # without a baseline there is a cell
+        other = np.broadcast_to(side, (len(places), values.shape[-1]))
         scale = np.abs(mean_interval(other, confidence)[0])
         scale = np.where(scale > 0, scale, np.nan)
         mean, half = mean_interval((values[places] - other) / scale[:, None], confidence)
@@ -275,6 +263,25 @@ def _differences(
             if np.isfinite(mean[k]) and one.place != own
         ]
     return name, tuple(differences)
+
+
+def _reference(
+    ds: xarray.Dataset,
+    shown: Sequence[Shown],
+    chosen: Shown | None,
+    reference: int | Mapping[str, Any] | None,
+) -> tuple[str, int | None]:
+    """Say what cells are compared with: a name, and its place (None for the sequential baseline)."""
+    if reference is not None:
+        own = find_cell(ds, reference)
+        cells, axes = cell_coordinates(ds)
+        label = short_label({axis: values[own].item() for axis, values in axes.items()})
+        return label or f"cell {cells[own]}", own
+    if "baseline_status" in ds:
+        return "the sequential baseline", None
+    if chosen is not None:
+        return "the choice", chosen.place
+    return "the fastest", shown[0].place
 
 
 def _counts(ds: xarray.Dataset) -> dict[str, int]:

@@ -171,7 +171,8 @@ def frontier_table(content: Content) -> str:
     differs = {one.shown.cell: one for one in content.differences if one.metric == THROUGHPUT}
     if differs:
         head.append((f"tokens/s against {content.reference}", "whole"))
-    lines, marks = [], []
+    lines: list[list[str]] = []
+    marks: list[dict[str, str]] = []
     if found.baseline is not None:
         figures = _row_figures(found.baseline, found, digits)
         lines.append(["seq.", *("" for _ in axes), *figures, *([""] if differs else [])])

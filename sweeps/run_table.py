@@ -69,7 +69,7 @@ def _headline(result: PipelineResult) -> str:
 def _row(name: str, value: Any, share: float | None = None) -> str:
     units = METRIC_BY_NAME[name].units
     is_share = units == "1" and isinstance(value, float)
-    drawn = bar(value if is_share else share, 18) if is_share or share is not None else ""
+    drawn = bar(value, 18) if is_share else "" if share is None else bar(share, 18)
     shown = "" if units == "1" else units
     return f"  {name:<{_NAME_WIDTH}}{_value(value):>{_VALUE_WIDTH}}  {shown:<12} {drawn}".rstrip()
 

@@ -26,6 +26,8 @@ def command(shell: str) -> int:
 
     from lagsweep.sweeps.cli.main import root
 
-    script = get_completion_class(shell)(root, {}, "lagsweep", "_LAGSWEEP_COMPLETE").source()
+    completion = get_completion_class(shell)
+    assert completion is not None  # click.Choice let only these through
+    script = completion(root, {}, "lagsweep", "_LAGSWEEP_COMPLETE").source()
     click.echo(f"# {_INSTALL[shell]}\n{script.strip()}")
     return 0
