@@ -32,7 +32,7 @@ from lagsweep.sweeps.recommend_compare import (
     ties_of,
 )
 from lagsweep.sweeps.recommend_reports import Alternative, BoundReport, Doubt, ScenarioReport
-from lagsweep.sweeps.recommend_table import MAX_LAG, Bound, choice_table
+from lagsweep.sweeps.recommend_table import MAX_LAG, Bound, ChoiceTable, choice_table
 
 if TYPE_CHECKING:
     import xarray
@@ -183,26 +183,31 @@ def recommend(
     comparison = Comparison(table, choice, 1 - (1 - checked) / comparisons)
     ties = ties_of(comparison, candidates)
     reports = tuple(bound_report(comparison, bound, candidates) for bound in bounds)
-    rows = table.places[choice]
-    row = int(rows[0])
-    half = float(table.half_widths[row])
     return Recommendation(
         **common,
-        cell=int(table.cells[row]),
-        settings={name: values[row].item() for name, values in table.axes.items()},
-        value=float(table.means[row]),
-        low=float(table.means[row]) - half,
-        high=float(table.means[row]) + half,
-        figures=_figures(ds, row, checked),
+        **_described(ds, table, int(table.places[choice][0]), checked),
         ties=ties.described,
         identical=ties.identical,
         different=ties.different,
         bounds=reports,
-        limits=_limits(ds, row),
         scenarios=scenario_reports(comparison, candidates) if table.scenario_axes else (),
         law_hint=law_hint(ds, table, store),
         doubts=doubts_about(ds, table, comparison, ties.described, reports, checked, store),
     )
+
+
+def _described(ds: xarray.Dataset, table: ChoiceTable, row: int, confidence: float) -> dict[str, Any]:
+    """Give what the choice is and what it does."""
+    mean, half = float(table.means[row]), float(table.half_widths[row])
+    return {
+        "cell": int(table.cells[row]),
+        "settings": {name: values[row].item() for name, values in table.axes.items()},
+        "value": mean,
+        "low": mean - half,
+        "high": mean + half,
+        "figures": _figures(ds, row, confidence),
+        "limits": _limits(ds, row),
+    }
 
 
 def _objective(maximize: str | None, minimize: str | None) -> tuple[str, int]:

@@ -271,6 +271,8 @@ def test_a_long_run_is_drawn_by_the_highest_level_of_each_span():
 def test_a_sequential_run_and_one_of_the_general_engine_are_drawn():
     drawn(plot_timeline(simulate_pipeline(small_base(mode="sequential"))))
     drawn(plot_timeline(simulate_pipeline(small_base(publication="pause", stop_after_updates=3))))
+    groups = small_base(group_size=2, batch_tokens=None, batch_groups=2, max_queue_tokens=None)
+    drawn(plot_timeline(simulate_pipeline(groups)))
 
 
 # Style -----------------------------------------------------------------------------------------------------
