@@ -24,13 +24,13 @@ from pathlib import Path
 import numpy as np
 
 from lagsweep import LengthLaw, PipelineConfig, __version__
-from lagsweep.sweeps.dask_executor import WINDOW_PER_WORKER, _windowed, connect
-from lagsweep.sweeps.dataset import variable_table
-from lagsweep.sweeps.progress import Progress
-from lagsweep.sweeps.spec import make_spec
-from lagsweep.sweeps.store import create_store
-from lagsweep.sweeps.stored_run import run_into_store
-from lagsweep.sweeps.stored_units import make_work, write_work
+from lagsweep.sweeps.execute.dask import WINDOW_PER_WORKER, _windowed, connect
+from lagsweep.sweeps.execute.progress import Progress
+from lagsweep.sweeps.results.dataset import variable_table
+from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.store.store import create_store
+from lagsweep.sweeps.store.stored_units import make_work, write_work
+from lagsweep.sweeps.store.writing import run_into_store
 
 WORKERS = 2
 EMPTY_TASKS = 400

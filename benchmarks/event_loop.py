@@ -20,10 +20,10 @@ import numpy as np
 from simpy_pipeline import run as run_simpy
 
 from lagsweep import LengthLaw, PipelineConfig, __version__
-from lagsweep.kernels import pipeline_layout as layout
-from lagsweep.kernels.rng import normals, philox_words, uniforms
-from lagsweep.sweeps.engine_run import EngineRun
-from lagsweep.sweeps.level1 import Cells
+from lagsweep.kernels.draws.philox import normals, philox_words, uniforms
+from lagsweep.kernels.pipeline import lean_layout as layout
+from lagsweep.sweeps.runs.general import EngineRun
+from lagsweep.sweeps.runs.lean import Cells
 
 _SWEEP_SEEDS = 120
 

@@ -11,8 +11,9 @@ Usage: ``python benchmarks/make_shipped_laws.py TRACES [OUT]``, where TRACES hol
 - ``agent_rollouts_nemo_gym.csv`` with columns env, task, repeat, output_tokens, duration_s
   (NVIDIA-NeMo/Gym, commit eace507c, ``reports/prime_environments/rollouts.csv``).
 
-OUT is ``sweeps/shipped_laws`` if not given. A law is one small CSV file: tokens and counts, or one row per
-rollout where the law keeps pairs or groups. ``index.json`` says what each is; ``SOURCES.md`` is kept by hand.
+OUT is ``sweeps/laws/shipped_laws`` if not given. A law is one small CSV file: tokens and counts, or one row
+per rollout where the law keeps pairs or groups. ``index.json`` says what each is; ``SOURCES.md`` is kept by
+hand.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _agent_laws(folder: Path) -> dict[str, Law]:
     }
 
 
-def main(traces: str, out: str = "sweeps/shipped_laws") -> None:
+def main(traces: str, out: str = "sweeps/laws/shipped_laws") -> None:
     """Write every law and the index."""
     folder, target = Path(traces), Path(out)
     target.mkdir(parents=True, exist_ok=True)

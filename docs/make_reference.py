@@ -15,9 +15,9 @@ import click
 import lagsweep
 from lagsweep._public_names import PUBLIC_NAMES
 from lagsweep.kernels._names import KERNEL_NAMES
-from lagsweep.kernels.metrics import ENGINE_METRICS, METRICS
-from lagsweep.sweeps.cli.main import SUBCOMMANDS
-from lagsweep.sweeps.config import PipelineConfig, field_level
+from lagsweep.kernels.pipeline.metrics import ENGINE_METRICS, METRICS
+from lagsweep.sweeps.cli.main import SUBCOMMANDS, sub_command
+from lagsweep.sweeps.config.config import PipelineConfig, field_level
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -108,7 +108,7 @@ def _metrics() -> list[str]:
 def _commands() -> list[str]:
     lines = ["## Commands", "", "`lagsweep COMMAND --help` prints the same.", ""]
     for name in SUBCOMMANDS:
-        command = import_module(f"lagsweep.sweeps.cli.{name}_command").command
+        command = sub_command(name)
         lines += [*_help(command, f"lagsweep {name}")]
         if isinstance(command, click.Group):
             for sub, inner in command.commands.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from lagsweep.kernels._names import KERNEL_NAMES
+from ._names import KERNEL_NAMES
 
 __all__ = sorted(KERNEL_NAMES)
 

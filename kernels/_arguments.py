@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lagsweep.errors import ConfigError, message
+from .errors import ConfigError, message
 
 Floats = float | NDArray[np.float64]
 Integers = int | NDArray[np.int64]

@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import Any
 
 _LAZY: dict[str, str] = {
-    "PipelineConfig": "lagsweep.sweeps.config",
-    "simulate_pipeline": "lagsweep.sweeps.simulate",
-    "result_row": "lagsweep.sweeps.simulate",
-    "make_checkpoint": "lagsweep.sweeps.checkpoint",
-    "checkpoint_as_dict": "lagsweep.sweeps.checkpoint",
-    "recovery_drill": "lagsweep.sweeps.drill",
+    "PipelineConfig": "lagsweep.sweeps.config.config",
+    "simulate_pipeline": "lagsweep.sweeps.runs.simulate",
+    "result_row": "lagsweep.sweeps.runs.simulate",
+    "make_checkpoint": "lagsweep.sweeps.checkpoint.checkpoint",
+    "checkpoint_as_dict": "lagsweep.sweeps.checkpoint.checkpoint",
+    "recovery_drill": "lagsweep.sweeps.checkpoint.drill",
 }
 
 __all__ = sorted(_LAZY)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lagsweep.errors import ConfigError, message, nearest
+from ..kernels.errors import ConfigError, message, nearest
 
 if TYPE_CHECKING:
     import polars
@@ -58,7 +58,7 @@ def write_frame(frame: polars.DataFrame, path: Path, **metadata: str) -> None:
     **metadata : str
         Kept in a parquet file's own metadata.
     """
-    from lagsweep.sweeps.atomic_files import write_atomically
+    from .files import write_atomically
 
     if path.suffix == ".csv":
         write_atomically(path, frame.write_csv().encode("utf-8"))

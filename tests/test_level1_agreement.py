@@ -9,7 +9,7 @@ from oracle.compare import assert_same_run
 from oracle.level1 import run_level1
 from strategies.pipeline_configs import LAWS, build_law, law_table, pipeline_settings, to_config, to_twin
 
-from lagsweep.sweeps.simulate import simulate_pipeline
+from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 # Two slots, one-second rollouts of 100 tokens, a step of two seconds: every event falls on half seconds.
 ROUND = {

@@ -10,9 +10,9 @@ from oracle.level23 import run_level23
 from strategies.engine_configs import GROUPED, PAIRED, engine_settings, to_config, to_twin
 from strategies.pipeline_configs import pipeline_settings
 
-from lagsweep.kernels.metrics import ENGINE_METRICS
-from lagsweep.sweeps.engine_run import engine_simulate
-from lagsweep.sweeps.simulate import simulate_pipeline
+from lagsweep.kernels.pipeline.metrics import ENGINE_METRICS
+from lagsweep.sweeps.runs.general import engine_simulate
+from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 ON_TOP = tuple(metric.name for metric in ENGINE_METRICS)
 

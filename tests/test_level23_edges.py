@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from strategies.round_runs import ONE_BATCH, SHORT_LONG, run, seed_with
 
-from lagsweep.sweeps.config import Limit, PipelineConfig
-from lagsweep.sweeps.engine_run import engine_simulate
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.seconds_laws import SecondsLaw
+from lagsweep.sweeps.config.config import Limit, PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.laws.seconds import SecondsLaw
+from lagsweep.sweeps.runs.general import engine_simulate
 
 
 def starts(result, count):

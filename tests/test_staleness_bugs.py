@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from strategies.round_runs import config_of, run, seed_with
 
-from lagsweep.kernels.engine_state import S_NOW, S_STARTED, S_TRAINED_GROUPS
-from lagsweep.sweeps.config import Limit, PipelineConfig
-from lagsweep.sweeps.engine_report import STARVED, explain_stall, progress_status
-from lagsweep.sweeps.engine_run import EngineRun, engine_simulate
-from lagsweep.sweeps.length_laws import LengthLaw
+from lagsweep.kernels.pipeline.state import S_NOW, S_STARTED, S_TRAINED_GROUPS
+from lagsweep.sweeps.config.config import Limit, PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.runs.diagnosis import STARVED, explain_stall, progress_status
+from lagsweep.sweeps.runs.general import EngineRun, engine_simulate
 
 
 def reported(case_id):

@@ -7,8 +7,8 @@ from typing import Any
 from fidelity_parts import Family, Row, expected_longest, means_over_seeds
 from scipy.optimize import brentq
 
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.presets import preset_config
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.presets.registry import preset_config
 
 GROUP_SIZE = 8  # divides every batch; 4 and 16 move a prediction by less than 0.04
 STEPS = 300

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.engine_run import engine_batch
-from lagsweep.sweeps.length_laws import LengthLaw
+from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.runs.general import engine_batch
 
 SEEDS = 2
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from fidelity_parts import Calibrated, Family, Row, means_over_seeds
 
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.presets import preset_config
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.presets.registry import preset_config
 
 
 def predict(updates: int, phase_seconds: float, copy_seconds: float) -> float:

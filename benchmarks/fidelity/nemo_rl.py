@@ -9,8 +9,8 @@ from fidelity_parts import Calibrated, Family, Row, engine_speeds, expected_long
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.presets import preset_config
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.presets.registry import preset_config
 
 GROUPS, GROUP_SIZE = 32, 16
 ROLLOUTS = GROUPS * GROUP_SIZE

@@ -16,8 +16,8 @@ from fidelity_parts import (
     spread_between_and_within,
 )
 
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.presets import preset_config
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.presets.registry import preset_config
 
 SHAPE = "aime-rl-1000-grouped"
 RESUME_SECONDS = 1.0  # the client's sleep before it sends an interrupted request again

@@ -14,7 +14,7 @@ from fidelity_parts import (
     seconds_per_update,
 )
 
-from lagsweep.sweeps.presets import preset_config
+from lagsweep.sweeps.presets.registry import preset_config
 
 GROUPS, GROUP_SIZE = 64, 16
 SIGMA = 0.9

@@ -1,6 +1,6 @@
 """Run the command as ``python -m lagsweep.sweeps.cli``."""
 
-from lagsweep.sweeps.cli.main import main
+from .main import main
 
 if __name__ == "__main__":
     main()

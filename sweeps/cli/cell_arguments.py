@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lagsweep.errors import ConfigError, message
+from ...kernels.errors import ConfigError, message
 
 
 def read_cell(text: str, flag: str = "--cell") -> int | dict[str, Any]:
@@ -20,8 +20,8 @@ def read_cell(text: str, flag: str = "--cell") -> int | dict[str, Any]:
     >>> read_cell("7643353998165111"), read_cell("queue_cap=300_000,max_lag=2")
     (7643353998165111, {'queue_cap': 300000, 'max_lag': 2})
     """
-    from lagsweep.sweeps.axis_values import field_of_axis
-    from lagsweep.sweeps.cli.config_flags import read_text
+    from ..spec.axes import field_of_axis
+    from .config_flags import read_text
 
     text = text.strip()
     if "=" not in text:

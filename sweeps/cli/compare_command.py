@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lagsweep.sweeps.cli.config_flags import config_options
+from .config_flags import config_options
 
 EPILOG = """
 Fields of the pipeline given as flags change the workload of all systems. Left out, it is a batch of
@@ -53,18 +53,18 @@ def command(
     A preset's own knobs follow it: areal:max_head_offpolicyness=4. The same preset may come twice with
     other knobs. `lagsweep presets` lists the presets, `lagsweep presets NAME` their knobs.
     """
-    from lagsweep.sweeps.batch import Cancelled
-    from lagsweep.sweeps.cli.config_flags import changes_from_flags
-    from lagsweep.sweeps.cli.run_command import this_command
-    from lagsweep.sweeps.cli.signals import stop_at_safe_point
-    from lagsweep.sweeps.compare import compare_systems, compared_systems, whole_workload
-    from lagsweep.sweeps.compare_rows import comparison_rows
-    from lagsweep.sweeps.compare_table import comparison_text, workload_text
-    from lagsweep.sweeps.compile_notice import compile_first
-    from lagsweep.sweeps.progress import progress_for_terminal
+    from ..compare.rows import comparison_rows
+    from ..compare.systems import compare_systems, compared_systems, whole_workload
+    from ..compare.text import comparison_text, workload_text
+    from ..execute.compiling import compile_first
+    from ..execute.progress import progress_for_terminal
+    from ..runs.many import Cancelled
+    from .config_flags import changes_from_flags
+    from .run_command import this_command
+    from .signals import stop_at_safe_point
 
     if page is not None:
-        from lagsweep.sweeps.compare_page import checked_page
+        from ..pages.comparison import checked_page
 
         checked_page(page)
     changes = changes_from_flags(flags)
@@ -79,7 +79,7 @@ def command(
             return stop.exit_code
     rows = comparison_rows(ds, against=against)
     if page is not None:
-        from lagsweep.sweeps.compare_page import write_comparison_page
+        from ..pages.comparison import write_comparison_page
 
         shared = workload_text(whole_workload(changes))
         write_comparison_page(ds, rows, compared, page, workload=shared, line=this_command())
@@ -125,8 +125,8 @@ def read_system(text: str) -> tuple[str, dict[str, Any]]:
     >>> read_system("miles:max_weight_staleness=none,pause_generation_mode=in_place")
     ('miles', {'max_weight_staleness': None, 'pause_generation_mode': 'in_place'})
     """
-    from lagsweep.errors import ConfigError, message
-    from lagsweep.sweeps.cli.config_flags import read_scalar
+    from ...kernels.errors import ConfigError, message
+    from .config_flags import read_scalar
 
     name, _, rest = text.partition(":")
     knobs: dict[str, Any] = {}

@@ -24,7 +24,7 @@ def command(shell: str) -> int:
     """
     from click.shell_completion import get_completion_class
 
-    from lagsweep.sweeps.cli.main import root
+    from .main import root
 
     completion = get_completion_class(shell)
     assert completion is not None  # click.Choice let only these through

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import click
 
-from lagsweep.errors import ConfigError, message
+from ...kernels.errors import ConfigError, message
 
 _LAWS = ("response_length", "environment_seconds")
 # What a law needs in the short form, in this order.
@@ -29,7 +29,7 @@ _SHORT_LAWS = {
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add a flag for every field of a pipeline; values arrive as keywords ``config_<field>``."""
-    from lagsweep.sweeps.config import PipelineConfig
+    from ..config.config import PipelineConfig
 
     for name, field in reversed(PipelineConfig.model_fields.items()):
         flags = [f"--{name.replace('_', '-')}", *(["--law"] if name == "response_length" else [])]
@@ -40,8 +40,8 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _metavar(name: str) -> str:
-    from lagsweep.sweeps.axis_values import is_whole
-    from lagsweep.sweeps.config import PipelineConfig
+    from ..config.config import PipelineConfig
+    from ..spec.axes import is_whole
 
     if name in _LAWS:
         return "LAW"
@@ -64,7 +64,7 @@ def changes_from_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     ConfigError
         Naming the flag.
     """
-    from lagsweep.sweeps.axis_values import checked_value
+    from ..spec.axes import checked_value
 
     changes = {}
     for key, text in flags.items():
@@ -106,7 +106,7 @@ def config_from_flags(flags: Mapping[str, Any]) -> Any:
     ConfigError
         For anything wrong in them.
     """
-    from lagsweep.sweeps.config import PipelineConfig
+    from ..config.config import PipelineConfig
 
     return PipelineConfig(**changes_from_flags(flags))
 
@@ -161,7 +161,7 @@ def _short_law(text: str, where: str) -> dict[str, Any]:
     kind, _, rest = text.partition(":")
     names = _SHORT_LAWS.get(kind)
     if not rest:
-        from lagsweep.sweeps.shipped import shipped_index
+        from ..laws.shipped import shipped_index
 
         if kind in shipped_index():
             raise ConfigError(message(where, "must be a law", text, f"Write shipped:{kind}."))
@@ -190,7 +190,7 @@ def axes_from_flags(texts: tuple[str, ...]) -> dict[str, Any]:
     >>> axes_from_flags(("max_lag=0,1,2", "queue_cap=1000..64000/4/log"))
     {'max_lag': [0, 1, 2], 'queue_cap': {'from': 1000, 'to': 64000, 'count': 4, 'scale': 'log'}}
     """
-    from lagsweep.sweeps.axis_values import field_of_axis
+    from ..spec.axes import field_of_axis
 
     axes: dict[str, Any] = {}
     for text in texts:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from lagsweep.sweeps.drill import RecoveryDrill, ResumeReport
+    from ..checkpoint.drill import RecoveryDrill, ResumeReport
 
 
 @click.command(name="drill")
@@ -26,7 +26,7 @@ def command(seed: int, before: int, after: int, as_json: bool) -> int:
     A small asynchronous training loop is checkpointed, crashed, and resumed from everything and in six
     ways that leave something out. Exit code 0: the whole resume is exact and every wrong one is noticed.
     """
-    from lagsweep.sweeps.drill import recovery_drill
+    from ..checkpoint.drill import recovery_drill
 
     drill = recovery_drill(seed=seed, before=before, after=after)
     if as_json:

@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lagsweep.sweeps.lab_model import Section, Table
+    from ..lab.model import Section, Table
 
 
 @click.command(name="lab")
@@ -36,10 +36,10 @@ def command(profile: str, output: Path | None, as_json: bool) -> None:
     Memory, overlap, sequential and asynchronous loops, queue, staleness, records, weight synchronization,
     checkpoints. Tables are shown here; plots, CSV tables and one offline page go into the output folder.
     """
-    from lagsweep.sweeps.lab import lab_profile, run_lab
+    from ..lab.lab import lab_profile, run_lab
 
     chosen = lab_profile(profile)
-    from lagsweep.sweeps.lab_files import write_lab
+    from ..lab.files import write_lab
 
     started = time.perf_counter()
     folder = output or Path("results") / f"lab-{profile}"

@@ -1,7 +1,7 @@
 """The command's root: names of sub-commands, exit codes, and errors without tracebacks.
 
 Exit codes: 0 done, 1 findings or partial failure, 2 usage, 3 cannot resume, 130/143 interrupted.
-Each sub-command lives in a module of its own, ``lagsweep.sweeps.cli.<name>_command``, which has one
+Each sub-command lives in a module of its own, ``<name>_command`` (``ledger`` in a folder), which has one
 ``click.Command`` called ``command``; it is imported only when it is asked for.
 """
 
@@ -12,7 +12,7 @@ from importlib import import_module
 
 import click
 
-from lagsweep.errors import CheckpointError, ConfigError, LagsweepError, StoreError, nearest
+from ...kernels.errors import CheckpointError, ConfigError, LagsweepError, StoreError, nearest
 
 SUBCOMMANDS: dict[str, str] = {
     "run": "Run a sweep from a spec file or from flags.",
@@ -32,6 +32,12 @@ SUBCOMMANDS: dict[str, str] = {
 }
 
 
+def sub_command(name: str) -> click.Command:
+    """Load a sub-command from its own module."""
+    place = "ledger.command" if name == "ledger" else f"{name}_command"
+    return import_module(f".{place}", __package__).command
+
+
 class _LazyGroup(click.Group):
     """A group that imports a sub-command's module only when the sub-command is used."""
 
@@ -39,10 +45,7 @@ class _LazyGroup(click.Group):
         return list(SUBCOMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SUBCOMMANDS:
-            return None
-        module = import_module(f"lagsweep.sweeps.cli.{cmd_name}_command")
-        return module.command
+        return sub_command(cmd_name) if cmd_name in SUBCOMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -15,7 +15,7 @@ WIDTH = 80
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(name: str | None, as_json: bool) -> int:
     """List the presets, or explain NAME: its knobs, its rules, its lag bound and what it leaves out."""
-    from lagsweep.sweeps.presets import all_presets, find_preset
+    from ..presets.registry import all_presets, find_preset
 
     if name is None:
         rows = [summary(preset) for preset in all_presets().values()]
@@ -28,7 +28,7 @@ def command(name: str | None, as_json: bool) -> int:
 
 def summary(preset: Any) -> dict[str, Any]:
     """Give what the list shows of a preset."""
-    from lagsweep.sweeps.presets import preset_bound_kind, preset_lag_bound
+    from ..presets.registry import preset_bound_kind, preset_lag_bound
 
     return {
         "name": preset.name,
@@ -43,7 +43,7 @@ def summary(preset: Any) -> dict[str, Any]:
 
 def _aliases(name: str) -> list[tuple[str, str]]:
     """List the presets that can give the same configuration, declared on either side."""
-    from lagsweep.sweeps.presets import all_presets
+    from ..presets.registry import all_presets
 
     found = [(alias.preset, alias.when) for alias in all_presets()[name].aliases]
     found += [
@@ -57,7 +57,7 @@ def _aliases(name: str) -> list[tuple[str, str]]:
 
 def details(preset: Any) -> dict[str, Any]:
     """Give everything that is known of a preset, as plain data."""
-    from lagsweep.sweeps.presets import preset_settings
+    from ..presets.registry import preset_settings
 
     return {
         **summary(preset),

@@ -40,9 +40,9 @@ def command(
     STORE is the sweep's folder. Says what cannot be told apart from the choice, what the bounds cost, and
     which command would settle what the store cannot.
     """
-    from lagsweep.sweeps.recommend import recommend
-    from lagsweep.sweeps.recommend_table import scenario_axes
-    from lagsweep.sweeps.store import open_sweep
+    from ..recommend.recommend import recommend
+    from ..recommend.table import scenario_axes
+    from ..store.store import open_sweep
 
     dataset = open_sweep(store)
     result = recommend(

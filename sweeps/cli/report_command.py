@@ -43,9 +43,9 @@ def command(
 
     STORE is the sweep's folder. The verdict comes first; an unfinished sweep is reported as far as it is.
     """
-    from lagsweep.sweeps.cli.cell_arguments import read_cell
-    from lagsweep.sweeps.report import report_facts, write_report
-    from lagsweep.sweeps.store import open_sweep
+    from ..pages.report import report_facts, write_report
+    from ..store.store import open_sweep
+    from .cell_arguments import read_cell
 
     dataset = open_sweep(store)
     report = write_report(

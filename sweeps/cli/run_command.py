@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from lagsweep.sweeps.cli.config_flags import (
+from .config_flags import (
     axes_from_flags,
     changes_from_flags,
     config_options,
     preset_from_flags,
 )
-from lagsweep.sweeps.cli.spec_arguments import spec_from_arguments
+from .spec_arguments import spec_from_arguments
 
 INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
 
@@ -81,11 +81,11 @@ def command(spec: str | None, **options: Any) -> int:
         axis_changes=axes_from_flags(options["axis"]),
         options=options,
     )
-    from lagsweep.sweeps.store import store_folder
+    from ..store.store import store_folder
 
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
-        from lagsweep.sweeps.dry_run import dry_run_report
+        from ..execute.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
         click.echo(json.dumps(report.facts) if options["as_json"] else report.text)
@@ -94,10 +94,10 @@ def command(spec: str | None, **options: Any) -> int:
 
 
 def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
-    from lagsweep.sweeps.batch import Cancelled
-    from lagsweep.sweeps.cli.signals import stop_at_safe_point
-    from lagsweep.sweeps.progress import progress_for_terminal
-    from lagsweep.sweeps.stored_run import StopAtFailure, run_into_store
+    from ..execute.progress import progress_for_terminal
+    from ..runs.many import Cancelled
+    from ..store.writing import StopAtFailure, run_into_store
+    from .signals import stop_at_safe_point
 
     progress = progress_for_terminal(quiet=options["quiet"])
     with stop_at_safe_point() as stop:
@@ -123,7 +123,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except StopAtFailure:
             click.echo(f"a run failed; what is finished is kept. To go on:\n  {this_command()}", err=True)
             return 1
-    from lagsweep.sweeps.cli.show_command import print_result
+    from .show_command import print_result
 
     code = print_result(dataset, folder, as_json=options["as_json"])
     progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
@@ -135,7 +135,7 @@ def _executor(options: dict[str, Any]) -> Any:
 
     if options["dask"] is None:
         return contextlib.nullcontext(options["executor"])
-    from lagsweep.sweeps.dask_executor import connect
+    from ..execute.dask import connect
 
     return connect(options["dask"], options["threads"])
 

@@ -18,14 +18,14 @@ def command(store: Path, as_json: bool) -> int:
 
     STORE is the sweep's folder. A sweep that is not finished is shown as far as it is.
     """
-    from lagsweep.sweeps.store import open_sweep
+    from ..store.store import open_sweep
 
     return print_result(open_sweep(store), store, as_json=as_json)
 
 
 def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
     """Print a result's table, or its facts as JSON; gives the exit code: 1 if runs failed."""
-    from lagsweep.sweeps.analysis import frontier
+    from ..results.frontier import frontier
 
     status = dataset["status"].values
     counts = {
@@ -64,7 +64,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
 
 def remarks(dataset: Any) -> list[str]:
     """Say what a table of means does not show: settings that came to nothing, a missing baseline."""
-    from lagsweep.sweeps.spec import spec_of
+    from ..spec.spec import spec_of
 
     done = dataset["status"] == 1
     ran = done.any("seed")
@@ -98,7 +98,7 @@ def failure_lines(dataset: Any, most: int = 20) -> list[str]:
         lines.append(f"  cell {one['cell'].item()} {at}: {one.item()}")
     if len(places) > most:
         lines.append(
-            f"  and {len(places) - most:,} more: lagsweep.sweeps.store.read_table(folder, 'failures')"
+            f"  and {len(places) - most:,} more: lagsweep.sweeps.store.store.read_table(folder, 'failures')"
         )
     return lines
 

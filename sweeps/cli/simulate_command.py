@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lagsweep.sweeps.cli.config_flags import changes_from_flags, config_options, preset_from_flags
+from .config_flags import changes_from_flags, config_options, preset_from_flags
 
 TABLES = ("batches", "timeline", "rollouts")
 
@@ -30,16 +30,16 @@ def command(**options: Any) -> int:
 
     Every setting is a flag; what is left out has its default. Exit code 1: the run stalled or starved.
     """
-    from lagsweep.sweeps.frame_files import checked_table_path, write_frame
+    from ..frame_files import checked_table_path, write_frame
 
     config = config_from_options(options)
     files = {
         name: checked_table_path(options[name], f"--{name}") for name in TABLES if options[name] is not None
     }
     tell_compiling(config, options["quiet"])
-    from lagsweep.sweeps.engine_report import PROGRESSING, progress_status
-    from lagsweep.sweeps.run_table import run_facts, run_text
-    from lagsweep.sweeps.simulate import simulate_pipeline
+    from ..results.run_text import run_facts, run_text
+    from ..runs.diagnosis import PROGRESSING, progress_status
+    from ..runs.simulate import simulate_pipeline
 
     result = simulate_pipeline(config, rollouts="rollouts" in files)
     for name, path in files.items():
@@ -52,20 +52,20 @@ def command(**options: Any) -> int:
 
 def config_from_options(options: dict[str, Any]) -> Any:
     """Build the configuration from flags, on top of a preset if one is named."""
-    from lagsweep.sweeps.config import PipelineConfig
+    from ..config.config import PipelineConfig
 
     changes = changes_from_flags(options) | preset_from_flags(options.get("preset"), options.get("knobs", ()))
     preset = changes.pop("preset", None)
     if preset is None:
         return PipelineConfig(**changes)
-    from lagsweep.sweeps.presets import preset_config
+    from ..presets.registry import preset_config
 
     return preset_config(preset, **changes)
 
 
 def tell_compiling(config: Any, quiet: bool) -> None:
     """Say that kernels are compiled, when they are."""
-    from lagsweep.sweeps.compile_notice import kernels_are_kept
+    from ..execute.compiling import kernels_are_kept
 
     if not quiet and not kernels_are_kept(config.is_level_1):
         click.echo("compiling the kernels; this happens once and takes some ten seconds", err=True)

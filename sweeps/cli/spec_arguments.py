@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from lagsweep.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, message, nearest
 
 EXAMPLES = "examples"
 
@@ -41,7 +41,7 @@ def spec_from_arguments(
     ConfigError
         Naming file, section and key, or the flag.
     """
-    from lagsweep.sweeps.spec_files import read_spec_file, spec_from_sections
+    from ..spec.reading import read_spec_file, spec_from_sections
 
     changes = {
         "base_changes": base_changes,
@@ -69,7 +69,7 @@ def spec_from_arguments(
 
 
 def _top_changes(options: Mapping[str, Any]) -> dict[str, Any]:
-    from lagsweep.sweeps.seed_lists import seeds_from_text
+    from ..spec.seeds import seeds_from_text
 
     changes: dict[str, Any] = {}
     if options["seeds"] is not None:

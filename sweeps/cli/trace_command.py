@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lagsweep.sweeps.cli.config_flags import config_options
+from .config_flags import config_options
 
 TABLES = ("batches", "timeline", "rollouts")
 
@@ -41,8 +41,8 @@ def command(store: Path | None, **options: Any) -> int:
     With STORE: the run of --cell at --seed, run again and held against what is stored. Without: the run that
     the flags describe. Tables beside it are parquet or CSV, by their suffix.
     """
-    from lagsweep.sweeps.frame_files import checked_table_path, write_frame
-    from lagsweep.sweeps.trace import MOST_EVENTS, checked_trace_path, write_trace
+    from ..frame_files import checked_table_path, write_frame
+    from ..trace.trace import MOST_EVENTS, checked_trace_path, write_trace
 
     most = options["max_events"] or MOST_EVENTS
     output = checked_trace_path(options["output"])
@@ -91,10 +91,10 @@ def _window(options: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from lagsweep.errors import ConfigError, message
-    from lagsweep.sweeps.cli.simulate_command import config_from_options, tell_compiling
-    from lagsweep.sweeps.simulate import simulate_pipeline
-    from lagsweep.sweeps.trace import check_size_before
+    from ...kernels.errors import ConfigError, message
+    from ..runs.simulate import simulate_pipeline
+    from ..trace.trace import check_size_before
+    from .simulate_command import config_from_options, tell_compiling
 
     if options["cell"] is not None:
         raise ConfigError(
@@ -107,14 +107,14 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 
 
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from lagsweep.errors import ConfigError, message
-    from lagsweep.sweeps.cli.cell_arguments import read_cell
-    from lagsweep.sweeps.cli.config_flags import changes_from_flags
-    from lagsweep.sweeps.cli.simulate_command import tell_compiling
-    from lagsweep.sweeps.replay import replay
-    from lagsweep.sweeps.spec import config_at
-    from lagsweep.sweeps.store import open_sweep
-    from lagsweep.sweeps.trace import check_size_before
+    from ...kernels.errors import ConfigError, message
+    from ..spec.spec import config_at
+    from ..store.replay import replay
+    from ..store.store import open_sweep
+    from ..trace.trace import check_size_before
+    from .cell_arguments import read_cell
+    from .config_flags import changes_from_flags
+    from .simulate_command import tell_compiling
 
     changes = changes_from_flags(options)
     seed = changes.pop("seed", None)

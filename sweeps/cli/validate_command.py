@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from lagsweep.sweeps.records import RecordReport
+    from ..records.check import RecordReport
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,9 +48,9 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
 def _report(name: str, options: dict[str, Any]) -> RecordReport:
     """Check one file."""
-    from lagsweep.kernels.contract import RolloutContract
-    from lagsweep.sweeps.record_files import MAX_LINE_BYTES
-    from lagsweep.sweeps.records import validate_records
+    from ...kernels.contract.contract import RolloutContract
+    from ..records.check import validate_records
+    from ..records.files import MAX_LINE_BYTES
 
     contract = RolloutContract(
         schema=options["schema"],
@@ -74,7 +74,7 @@ def _report(name: str, options: dict[str, Any]) -> RecordReport:
 
 def _as_text(report: RecordReport) -> str:
     """Write findings, counts by rule, and a last line that sums up."""
-    from lagsweep.sweeps.records import rule_in_words
+    from ..records.check import rule_in_words
 
     parts = [str(item) for item in report.findings]
     if report.hidden_findings:

@@ -31,10 +31,10 @@ def command(
 
     Exit code 0: all is as it must be; 1: findings.
     """
-    from lagsweep.sweeps.batch import Cancelled
-    from lagsweep.sweeps.cli.signals import stop_at_safe_point
-    from lagsweep.sweeps.progress import progress_for_terminal
-    from lagsweep.sweeps.verify import verify_store
+    from ..execute.progress import progress_for_terminal
+    from ..runs.many import Cancelled
+    from ..store.verify import verify_store
+    from .signals import stop_at_safe_point
 
     with stop_at_safe_point() as stop:
         try:
@@ -82,8 +82,8 @@ def read_cell(text: str | None) -> int | dict[str, object] | None:
     >>> read_cell("123"), read_cell("max_lag=2,admission=reserve")
     (123, {'max_lag': 2, 'admission': 'reserve'})
     """
-    from lagsweep.errors import ConfigError, message
-    from lagsweep.sweeps.cli.config_flags import read_text
+    from ...kernels.errors import ConfigError, message
+    from .config_flags import read_text
 
     if text is None:
         return None

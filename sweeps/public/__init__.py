@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from lagsweep._public_names import PUBLIC_NAMES
+from ._public_names import PUBLIC_NAMES
 
 try:
     __version__ = version("lagsweep")

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 _BY_MODULE: dict[str, tuple[str, ...]] = {
-    "lagsweep.errors": ("LagsweepError", "ConfigError", "ContractError", "StoreError", "CheckpointError"),
-    "lagsweep.sweeps.config": ("PipelineConfig", "Limit"),
-    "lagsweep.sweeps.length_laws": ("LengthLaw", "SecondsLaw"),
-    "lagsweep.sweeps.engine_report": ("explain_stall", "phase_bounds"),
-    "lagsweep.sweeps.presets": ("preset_config",),
-    "lagsweep.sweeps.simulate": ("simulate_pipeline", "result_row", "PipelineResult"),
-    "lagsweep.sweeps.run": ("run_sweep",),
-    "lagsweep.sweeps.store": ("open_sweep",),
-    "lagsweep.sweeps.spec": ("load_spec", "SweepSpec", "config_at"),
-    "lagsweep.sweeps.analysis": ("frontier", "paired_difference"),
-    "lagsweep.sweeps.recommend": ("recommend",),
-    "lagsweep.sweeps.plots": ("plot_frontier", "plot_heatmap", "plot_timeline", "plot_lag"),
-    "lagsweep.sweeps.checkpoint": (
+    "lagsweep.kernels.errors": (
+        "LagsweepError",
+        "ConfigError",
+        "ContractError",
+        "StoreError",
+        "CheckpointError",
+    ),
+    "lagsweep.sweeps.config.config": ("PipelineConfig", "Limit"),
+    "lagsweep.sweeps.laws.lengths": ("LengthLaw", "SecondsLaw"),
+    "lagsweep.sweeps.runs.diagnosis": ("explain_stall", "phase_bounds"),
+    "lagsweep.sweeps.presets.registry": ("preset_config",),
+    "lagsweep.sweeps.runs.simulate": ("simulate_pipeline", "result_row", "PipelineResult"),
+    "lagsweep.sweeps.execute.sweep": ("run_sweep",),
+    "lagsweep.sweeps.store.store": ("open_sweep",),
+    "lagsweep.sweeps.spec.spec": ("load_spec", "SweepSpec", "config_at"),
+    "lagsweep.sweeps.results.frontier": ("frontier", "paired_difference"),
+    "lagsweep.sweeps.recommend.recommend": ("recommend",),
+    "lagsweep.sweeps.charts.plots": ("plot_frontier", "plot_heatmap", "plot_timeline", "plot_lag"),
+    "lagsweep.sweeps.checkpoint.checkpoint": (
         "make_checkpoint",
         "checkpoint_as_dict",
         "save_checkpoint",
@@ -23,8 +29,8 @@ _BY_MODULE: dict[str, tuple[str, ...]] = {
         "latest_checkpoint",
         "restore_rng",
     ),
-    "lagsweep.sweeps.records": ("validate_records", "RecordReport"),
-    "lagsweep.sweeps.drill": ("recovery_drill",),
+    "lagsweep.sweeps.records.check": ("validate_records", "RecordReport"),
+    "lagsweep.sweeps.checkpoint.drill": ("recovery_drill",),
 }
 
 PUBLIC_NAMES: dict[str, str] = {name: module for module, names in _BY_MODULE.items() for name in names}

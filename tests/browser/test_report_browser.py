@@ -7,8 +7,8 @@ import pytest
 from browser.webdriver import Browser
 
 from lagsweep import LengthLaw, PipelineConfig
-from lagsweep.sweeps.report import write_report
-from lagsweep.sweeps.spec import make_spec
+from lagsweep.sweeps.pages.report import write_report
+from lagsweep.sweeps.spec.spec import make_spec
 
 pytestmark = pytest.mark.browser
 

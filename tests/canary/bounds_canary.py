@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lagsweep._jit import jit
+from lagsweep.kernels._jit import jit
 
 
 @jit

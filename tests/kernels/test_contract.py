@@ -15,15 +15,15 @@ from oracle.case_files import ROLLOUTS, bug, cases, real_rollouts
 from strategies.rollout_records import arbitrary_records, damaged_records, good_record, json_values, without
 
 from lagsweep.errors import ConfigError, ContractError
-from lagsweep.kernels.contract import (
+from lagsweep.kernels.contract.contract import (
     RolloutContract,
     batch_contract_errors,
     require_contract,
     rollout_contract_errors,
 )
-from lagsweep.kernels.contract_findings import RULES, ContractFinding
-from lagsweep.kernels.contract_schemas import REQUIRED, SCHEMA_NAMES
-from lagsweep.kernels.contract_token_rules import first_difference
+from lagsweep.kernels.contract.findings import RULES, ContractFinding
+from lagsweep.kernels.contract.schemas import REQUIRED, SCHEMA_NAMES
+from lagsweep.kernels.contract.token_rules import first_difference
 
 NAN, INF = float("nan"), float("inf")
 

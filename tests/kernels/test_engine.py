@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies.engine_configs import engine_settings, to_config
 
-from lagsweep.kernels import engine_state as at
-from lagsweep.kernels.engine import _advance_engine_kernel
-from lagsweep.kernels.engine_clock import (
+from lagsweep.kernels.pipeline import state as at
+from lagsweep.kernels.pipeline.clock import (
     add_saturating,
     bring_clock,
     first_slot,
@@ -21,11 +20,12 @@ from lagsweep.kernels.engine_clock import (
     share_done,
     work_of,
 )
-from lagsweep.sweeps.config import Limit, PipelineConfig
-from lagsweep.sweeps.engine_parameters import engine_parameters, work_rates
-from lagsweep.sweeps.engine_run import EngineRun, engine_batch, engine_simulate
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.simulate import simulate_pipeline
+from lagsweep.kernels.pipeline.general import _advance_engine_kernel
+from lagsweep.sweeps.config.config import Limit, PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.runs.general import EngineRun, engine_batch, engine_simulate
+from lagsweep.sweeps.runs.parameters import engine_parameters, work_rates
+from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 # Clocks and trees
 
@@ -270,7 +270,7 @@ def test_records_grow_with_what_is_queued_and_nothing_else_changes():
 
 
 def test_a_run_that_would_not_fit_into_memory_is_refused_with_a_reason(monkeypatch):
-    monkeypatch.setattr("lagsweep.sweeps.engine_run.LARGEST_LIVE_ROLLOUTS", 20)
+    monkeypatch.setattr("lagsweep.sweeps.runs.general.LARGEST_LIVE_ROLLOUTS", 20)
     config = PipelineConfig(max_queue_tokens=None, stale_check="never", train_tokens_per_second=1.0)
 
     result = engine_batch([config, config.replace(max_running_groups=0)], np.arange(2, dtype=np.uint64))

@@ -12,9 +12,14 @@ from oracle import ess_twin
 from oracle.case_files import bug, cases, close, real_rollouts
 
 from lagsweep.errors import ConfigError
-from lagsweep.kernels.ess import STATUSES, effective_sample_size, ess_report, expected_normalized_ess
-from lagsweep.kernels.ess_levels import LEVELS, rollout_ess, sequence_log_weights
-from lagsweep.kernels.ragged import offsets_from_lengths
+from lagsweep.kernels.staleness.ess import (
+    STATUSES,
+    effective_sample_size,
+    ess_report,
+    expected_normalized_ess,
+)
+from lagsweep.kernels.staleness.ess_levels import LEVELS, rollout_ess, sequence_log_weights
+from lagsweep.kernels.staleness.ragged import offsets_from_lengths
 
 NAN, INF = float("nan"), float("inf")
 log_weight = st.floats(-1e6, 1e6) | st.floats(-50, 50) | st.just(-INF)

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagsweep.errors import ConfigError
-from lagsweep.kernels._exact import Exact, amount, check_divides, check_shapes, count, fraction_of, read
+from lagsweep.kernels.memory._exact import (
+    Exact,
+    amount,
+    check_divides,
+    check_shapes,
+    count,
+    fraction_of,
+    read,
+)
 
 wholes = st.one_of(st.integers(0, 1000), st.integers(0, 2**70))
 fractions = st.fractions(0, 10**6, max_denominator=1000)

@@ -13,12 +13,15 @@ from oracle import ess_twin
 from oracle.case_files import bug, cases, close, real_rollouts
 
 from lagsweep.errors import ConfigError
-from lagsweep.kernels.ess import effective_sample_size
-from lagsweep.kernels.ess_levels import rollout_ess
-from lagsweep.kernels.importance_weights import sequence_importance_weights, token_importance_weights
-from lagsweep.kernels.off_policy import off_policy_report
-from lagsweep.kernels.pareto_k import pareto_khat
-from lagsweep.kernels.ragged import offsets_from_lengths
+from lagsweep.kernels.staleness.ess import effective_sample_size
+from lagsweep.kernels.staleness.ess_levels import rollout_ess
+from lagsweep.kernels.staleness.importance_weights import (
+    sequence_importance_weights,
+    token_importance_weights,
+)
+from lagsweep.kernels.staleness.off_policy import off_policy_report
+from lagsweep.kernels.staleness.pareto_k import pareto_khat
+from lagsweep.kernels.staleness.ragged import offsets_from_lengths
 
 NAN, INF = float("nan"), float("inf")
 ratios = st.floats(-2000, 2000) | st.just(-INF)

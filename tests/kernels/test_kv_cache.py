@@ -25,7 +25,7 @@ from lagsweep.kernels import (
     sliding_window_tokens,
     stage_capacity,
 )
-from lagsweep.kernels.kv_layers import WINDOW_POLICIES
+from lagsweep.kernels.memory.kv_layers import WINDOW_POLICIES
 
 BUGS = {
     bug["id"]: bug

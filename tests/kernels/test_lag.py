@@ -12,7 +12,7 @@ from oracle import ess_twin
 from oracle.case_files import bug
 
 from lagsweep.errors import ConfigError
-from lagsweep.kernels.lag import (
+from lagsweep.kernels.staleness.lag import (
     LAG_BINS,
     lag_counts,
     lag_quantiles,
@@ -22,7 +22,7 @@ from lagsweep.kernels.lag import (
     sequence_lag,
     within_lag,
 )
-from lagsweep.kernels.ragged import offsets_from_lengths
+from lagsweep.kernels.staleness.ragged import offsets_from_lengths
 
 lag_rows = st.lists(st.integers(0, 90), max_size=40)
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from scipy.stats import lognorm
 
 from lagsweep.errors import ConfigError
-from lagsweep.kernels import length_law, length_table, rng
-from lagsweep.kernels.length_law import make_length_table
+from lagsweep.kernels.draws import length_table
+from lagsweep.kernels.draws import philox as rng
+from lagsweep.kernels.draws import sampler as length_law
+from lagsweep.kernels.draws.sampler import make_length_table
 
 _LAST_UNIFORM = 1.0 - 2.0**-53
 _COUNTS = st.lists(st.integers(0, 50), min_size=1, max_size=200).filter(lambda counts: sum(counts) > 0)
@@ -156,7 +158,7 @@ def test_the_digest_is_that_of_the_bytes_named():
 
 def test_building_tables_loads_no_numba():
     code = (
-        "import sys, lagsweep.kernels.length_table\n"
+        "import sys, lagsweep.kernels.draws.length_table\n"
         "print([name for name in ('numba', 'scipy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,15 +13,15 @@ from oracle import mask_twin
 from oracle.case_files import bug, cases
 
 from lagsweep.errors import ConfigError
-from lagsweep.kernels.mask_algebra import combined_mask, mask_from_lengths, shifted_mask, trained_tokens
-from lagsweep.kernels.masked_means import completion_statistics, masked_mean
-from lagsweep.kernels.masks import (
+from lagsweep.kernels.masks.algebra import combined_mask, mask_from_lengths, shifted_mask, trained_tokens
+from lagsweep.kernels.masks.completion import (
     completion_ended,
     completion_lengths,
     completion_token_mask,
     truncation_flags,
 )
-from lagsweep.kernels.ragged import offsets_from_lengths
+from lagsweep.kernels.masks.means import completion_statistics, masked_mean
+from lagsweep.kernels.staleness.ragged import offsets_from_lengths
 
 NAN = float("nan")
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numba.core import config as numba_config
 from scipy.special import ndtri
 
-from lagsweep._jit import jit
 from lagsweep.errors import ConfigError
-from lagsweep.kernels import rng
+from lagsweep.kernels._jit import jit
+from lagsweep.kernels.draws import philox as rng
 
 _WORD = st.integers(0, 2**64 - 1)
 _MASK_32 = 2**32 - 1

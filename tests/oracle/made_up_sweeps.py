@@ -7,7 +7,7 @@ import functools
 import numpy as np
 from oracle.small_sweeps import small_base
 
-from lagsweep.sweeps.spec import make_spec
+from lagsweep.sweeps.spec.spec import make_spec
 
 THROUGHPUT = "trained_tokens_per_second"
 ESS = "mean_expected_normalized_ess"

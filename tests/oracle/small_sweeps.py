@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lagsweep.kernels.metrics import METRICS
-from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.length_laws import LengthLaw
+from lagsweep.kernels.pipeline.metrics import METRICS
+from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
 
 AXIS_FIELDS = {
     "queue_cap": "max_queue_tokens",
@@ -47,7 +47,7 @@ def tree(folder):
 
 def one_by_one(base, axes, seeds):
     """Return metric -> array over (axes…, seed), from one call of ``simulate_pipeline`` a run."""
-    from lagsweep.sweeps.simulate import simulate_pipeline
+    from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
     names, values = list(axes), list(axes.values())
     shape = (*map(len, values), len(seeds))

@@ -14,7 +14,7 @@ import lagsweep
 import lagsweep.kernels
 
 CALLER = """
-from lagsweep._jit import jit
+from lagsweep.kernels._jit import jit
 from lagsweep.kernels.callee import leaf
 
 
@@ -23,7 +23,7 @@ def call(x):
     return leaf(x) + 1
 """
 CALLEE = """
-from lagsweep._jit import jit
+from lagsweep.kernels._jit import jit
 
 
 @jit
@@ -39,7 +39,7 @@ def copied_package(tmp_path):
     shutil.copytree(Path(lagsweep.__file__).parent, root / "lagsweep")
     kernels = root / "lagsweep" / "kernels"
     kernels.mkdir()
-    for name in ("__init__.py", "_names.py"):
+    for name in ("__init__.py", "_names.py", "_jit.py", "errors.py"):
         shutil.copy(Path(lagsweep.kernels.__file__).parent / name, kernels / name)
     (kernels / "caller.py").write_text(CALLER)
     (kernels / "callee.py").write_text(CALLEE.format(factor=10))
@@ -91,7 +91,7 @@ def test_compile_flags_are_part_of_the_key(copied_package, tmp_path, flag, value
 def test_a_warm_unchecked_cache_does_not_hide_an_out_of_bounds_read(tmp_path, copied_package):
     kernels = copied_package / "lagsweep" / "kernels"
     (kernels / "reader.py").write_text(
-        "from lagsweep._jit import jit\n\n\n@jit\ndef read(a, i):\n    return a[i]\n"
+        "from lagsweep.kernels._jit import jit\n\n\n@jit\ndef read(a, i):\n    return a[i]\n"
     )
     warm = "import numpy as np; from lagsweep.kernels.reader import read; print(read(np.arange(4), 3))"
     canary = (
@@ -135,3 +135,21 @@ def test_an_unwritable_folder_means_no_cache_and_one_warning(copied_package, tmp
     assert outcome.stdout.split() == ["41"]
     assert outcome.stderr.count("RuntimeWarning") == 1
     assert "LAGSWEEP_CACHE_DIR: compiled kernels cannot be kept" in outcome.stderr
+
+
+def test_two_rooms_may_hold_files_and_functions_of_one_name(copied_package, tmp_path):
+    kernels = copied_package / "lagsweep" / "kernels"
+    for room, factor in (("left", 2), ("right", 3)):
+        (kernels / room).mkdir()
+        (kernels / room / "__init__.py").write_text("")
+        (kernels / room / "callee.py").write_text(CALLEE.format(factor=factor))
+    code = (
+        "from lagsweep.kernels.left.callee import leaf as left\n"
+        "from lagsweep.kernels.right.callee import leaf as right\n"
+        "print(left(1), right(1), sum(left.stats.cache_hits.values()) + sum(right.stats.cache_hits.values()))"
+    )
+    _run(copied_package, tmp_path / "cache", code)
+
+    again = _run(copied_package, tmp_path / "cache", code)
+
+    assert again.stdout.split() == ["2", "3", "2"]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from strategies.engine_configs import GROUPED, PAIRED, engine_settings, longest_of, to_config
 from strategies.pipeline_configs import LAWS
 
-from lagsweep.sweeps.batch import simulate_batch
-from lagsweep.sweeps.engine_run import engine_simulate
+from lagsweep.sweeps.runs.general import engine_simulate
+from lagsweep.sweeps.runs.many import simulate_batch
 
 NO_WARMUP = {"warmup_seconds": 0.0}
 WAYS_OUT = ("discarded", "filtered", "evicted", "cancelled")

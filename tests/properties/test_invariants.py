@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.pipeline_configs import law_maximum, pipeline_settings, to_config
 
-from lagsweep.sweeps.batch import Record, simulate_batch
-from lagsweep.sweeps.simulate import advance_run, finish_run, simulate_pipeline, start_run
+from lagsweep.sweeps.runs.many import Record, simulate_batch
+from lagsweep.sweeps.runs.simulate import advance_run, finish_run, simulate_pipeline, start_run
 
 COUNTS = (
     "updates",

@@ -41,7 +41,7 @@ def counts_law(law):
 @functools.cache
 def build_law(law):
     """Return the package's law."""
-    from lagsweep.sweeps.length_laws import LengthLaw
+    from lagsweep.sweeps.laws.lengths import LengthLaw
 
     if law[0] == "paired":
         return LengthLaw.paired(*zip(*law[1]))
@@ -69,8 +69,8 @@ def to_twin(settings):
 
 def to_config(settings):
     """Return the settings as a checked ``PipelineConfig``."""
-    from lagsweep.sweeps.config import Limit, PipelineConfig
-    from lagsweep.sweeps.seconds_laws import SecondsLaw
+    from lagsweep.sweeps.config.config import Limit, PipelineConfig
+    from lagsweep.sweeps.laws.seconds import SecondsLaw
 
     plain = {**settings, "response_length": build_law(settings["response_length"])}
     if plain.get("environment_seconds") is not None:

@@ -61,7 +61,7 @@ def law_mean(spec):
 @functools.cache
 def build_law(spec):
     """Return the package's law of a tuple."""
-    from lagsweep.sweeps.length_laws import LengthLaw
+    from lagsweep.sweeps.laws.lengths import LengthLaw
 
     kind, *numbers = spec
     if kind == "fixed":
@@ -83,7 +83,7 @@ def to_twin(settings):
 
 def to_config(settings):
     """Return the settings as a checked ``PipelineConfig``."""
-    from lagsweep.sweeps.config import PipelineConfig
+    from lagsweep.sweeps.config.config import PipelineConfig
 
     return PipelineConfig(**{**settings, "response_length": build_law(settings["response_length"])})
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lagsweep.sweeps.config import Limit, PipelineConfig
-from lagsweep.sweeps.engine_run import engine_simulate
-from lagsweep.sweeps.length_laws import LengthLaw
+from lagsweep.sweeps.config.config import Limit, PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.runs.general import engine_simulate
 
 SHORT_LONG = LengthLaw.empirical([100, 200])
 

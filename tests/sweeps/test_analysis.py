@@ -14,7 +14,8 @@ from scipy import stats
 
 from lagsweep import frontier, paired_difference, run_sweep
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.analysis import (
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.results.frontier import (
     baseline_values,
     cell_coordinates,
     cell_values,
@@ -22,11 +23,10 @@ from lagsweep.sweeps.analysis import (
     mean_interval,
     nondominated,
 )
-from lagsweep.sweeps.designs import sampled_group
-from lagsweep.sweeps.frontier_table import worth_a_look
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.spec import baseline_of, make_spec
-from lagsweep.sweeps.text_table import WIDTH, bar, digits_for, grid, percent_interval, wrapped
+from lagsweep.sweeps.results.frontier_table import worth_a_look
+from lagsweep.sweeps.results.text import WIDTH, bar, digits_for, grid, percent_interval, wrapped
+from lagsweep.sweeps.spec.design import sampled_group
+from lagsweep.sweeps.spec.spec import baseline_of, make_spec
 
 AXES = {"max_lag": [0, 1, 3], "queue_cap": [200, 600]}
 

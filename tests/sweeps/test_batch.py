@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lagsweep import PipelineConfig, simulate_pipeline
-from lagsweep.sweeps.batch import Cancelled, Record, simulate_batch
+from lagsweep.sweeps.runs.many import Cancelled, Record, simulate_batch
 
 SEEDS = np.array([4, 7], np.uint64)
 SMALL = PipelineConfig(duration_seconds=60, rollout_workers=4)

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import lagsweep.sweeps
 from lagsweep.errors import CheckpointError, ConfigError
-from lagsweep.sweeps import atomic_files
-from lagsweep.sweeps.checkpoint import (
+from lagsweep.sweeps import files as atomic_files
+from lagsweep.sweeps.checkpoint.checkpoint import (
     CheckpointWarning,
     checkpoint_as_dict,
     latest_checkpoint,
@@ -31,7 +31,7 @@ from lagsweep.sweeps.checkpoint import (
     restore_rng,
     save_checkpoint,
 )
-from lagsweep.sweeps.manifest import DamagedCheckpointError, content_digest, manifest_from_dict
+from lagsweep.sweeps.checkpoint.manifest import DamagedCheckpointError, content_digest, manifest_from_dict
 
 
 def _checkpoint(step=3, cursor=8, **more):
@@ -166,7 +166,8 @@ def test_the_streams_go_on_in_another_process(tmp_path):
     path = save_checkpoint(_checkpoint(rng=rng, python_random=own), tmp_path / "step-1.json")
     program = (
         "import json, random, sys, numpy as np\n"
-        "from lagsweep.sweeps.checkpoint import load_checkpoint, restore_python_random, restore_rng\n"
+        "from lagsweep import load_checkpoint, restore_rng\n"
+        "from lagsweep.sweeps.checkpoint.checkpoint import restore_python_random\n"
         "manifest = load_checkpoint(sys.argv[1])\n"
         "rng = restore_rng(manifest); restore_python_random(manifest)\n"
         "draws = [int(rng.integers(0, 2**31 - 1, dtype=np.int32)) for _ in range(4)]\n"
@@ -404,8 +405,8 @@ def test_nothing_is_ever_pickled():
         _checkpoint(state={"policy": np.array([{}], dtype=object)})
 
     folder = Path(lagsweep.sweeps.__file__).parent
-    for name in ("checkpoint", "checkpoint_files", "manifest", "state_codec", "rng_state", "atomic_files"):
-        tree = ast.parse((folder / f"{name}.py").read_text())
+    for file in [*sorted((folder / "checkpoint").glob("*.py")), folder / "files.py"]:
+        tree = ast.parse(file.read_text())
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         imported = {
             alias.name
@@ -721,7 +722,7 @@ def test_a_changed_component_is_not_evaded_by_an_older_checkpoint(tmp_path):
 KILLED_SAVER = """
 import os, random, signal, sys, time
 import numpy as np
-from lagsweep.sweeps.checkpoint import latest_checkpoint, make_checkpoint, save_checkpoint
+from lagsweep.sweeps.checkpoint.checkpoint import latest_checkpoint, make_checkpoint, save_checkpoint
 
 folder, kills = sys.argv[1], int(sys.argv[2])
 arrays = {"weights": np.arange(40_000.0)}

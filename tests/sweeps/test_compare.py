@@ -14,27 +14,27 @@ import pytest
 from scipy import stats
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.batch import Cancelled
 from lagsweep.sweeps.cli.compare_command import read_system
 from lagsweep.sweeps.cli.main import main
-from lagsweep.sweeps.compare import (
-    DEFAULT_WORKLOAD,
-    compare_systems,
-    compared_systems,
-    whole_workload,
-)
-from lagsweep.sweeps.compare_page import write_comparison_page
-from lagsweep.sweeps.compare_rows import (
+from lagsweep.sweeps.compare.rows import (
     SLOT_SHARES,
     TRAINER_SHARES,
     comparison_rows,
     lag_quantile,
     wasted_share,
 )
-from lagsweep.sweeps.compare_table import comparison_text, workload_text
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.presets import all_presets
-from lagsweep.sweeps.simulate import simulate_pipeline
+from lagsweep.sweeps.compare.systems import (
+    DEFAULT_WORKLOAD,
+    compare_systems,
+    compared_systems,
+    whole_workload,
+)
+from lagsweep.sweeps.compare.text import comparison_text, workload_text
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.pages.comparison import write_comparison_page
+from lagsweep.sweeps.presets.registry import all_presets
+from lagsweep.sweeps.runs.many import Cancelled
+from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 SMALL = {
     "batch_groups": 4,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lagsweep import ConfigError, Limit, PipelineConfig, SecondsLaw, simulate_pipeline
-from lagsweep.sweeps.config import LengthLaw
+from lagsweep.sweeps.config.config import LengthLaw
 
 REFUSED = [
     ({"batch_tokns": 3}, "batch_tokns: is not a known field (got 3). Did you mean 'batch_tokens'?"),

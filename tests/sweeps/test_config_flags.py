@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lagsweep import ConfigError, PipelineConfig, config_at, run_sweep
-from lagsweep.sweeps.axis_values import field_of_axis
 from lagsweep.sweeps.cli.config_flags import read_text
 from lagsweep.sweeps.cli.main import main
+from lagsweep.sweeps.spec.axes import field_of_axis
 
 
 def test_the_bare_name_of_a_shipped_law_is_told_its_short_form():

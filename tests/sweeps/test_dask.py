@@ -14,14 +14,14 @@ import xarray as xr
 from oracle.small_sweeps import small_base, tree
 
 from lagsweep.errors import ConfigError, StoreError
-from lagsweep.sweeps import dask_executor
-from lagsweep.sweeps.batch import Cancelled
-from lagsweep.sweeps.dask_executor import UnitsLost, connect
-from lagsweep.sweeps.progress import Progress
-from lagsweep.sweeps.run import run_spec
-from lagsweep.sweeps.spec import make_spec
-from lagsweep.sweeps.store import SweepStore
-from lagsweep.sweeps.stored_run import run_into_store
+from lagsweep.sweeps.execute import dask as dask_executor
+from lagsweep.sweeps.execute.dask import UnitsLost, connect
+from lagsweep.sweeps.execute.progress import Progress
+from lagsweep.sweeps.execute.sweep import run_spec
+from lagsweep.sweeps.runs.many import Cancelled
+from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.store.store import SweepStore
+from lagsweep.sweeps.store.writing import run_into_store
 
 # One cluster: under xdist all of these run in one process.
 pytestmark = [pytest.mark.dask, pytest.mark.xdist_group("dask")]
@@ -154,7 +154,7 @@ def test_only_a_window_of_units_is_in_dasks_hands(tmp_path, client, monkeypatch)
 
 def break_lag_1():
     """Make every run at lag 1 and seed 4 raise in this (worker) process."""
-    from lagsweep.sweeps import unit_work
+    from lagsweep.sweeps.execute import work as unit_work
 
     real = unit_work.simulate_batch
 
@@ -169,7 +169,7 @@ def break_lag_1():
 
 def mend():
     """Take it back."""
-    from lagsweep.sweeps import unit_work
+    from lagsweep.sweeps.execute import work as unit_work
 
     unit_work.simulate_batch = unit_work.real
 
@@ -207,7 +207,7 @@ def test_workers_that_see_another_sweep_or_other_versions_are_refused(tmp_path, 
 
     with pytest.raises(StoreError, match="store: must be the sweep that is run"):
         dask_executor._store_on_worker(str(tmp_path / "sweep"), "0" * 32, ())
-    monkeypatch.setattr("lagsweep.sweeps.run_record.versions", lambda: {"numba_version": "0.1"})
+    monkeypatch.setattr("lagsweep.sweeps.store.run_record.versions", lambda: {"numba_version": "0.1"})
     with pytest.raises(StoreError, match=r"numba_version: must be .*, as where the store was made"):
         dask_executor._store_on_worker(str(tmp_path / "sweep"), spec().fingerprint, cut)
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy.stats import qmc
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.axis_values import coordinate, expand
-from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.constraints import kept_cells
-from lagsweep.sweeps.designs import design_from_groups, sampled_group
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.spec import load_spec, make_spec
+from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.spec.axes import coordinate, expand
+from lagsweep.sweeps.spec.constraints import kept_cells
+from lagsweep.sweeps.spec.design import design_from_groups, sampled_group
+from lagsweep.sweeps.spec.spec import load_spec, make_spec
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lagsweep.errors import CheckpointError, ConfigError
-from lagsweep.sweeps.checkpoint import load_checkpoint, save_checkpoint
-from lagsweep.sweeps.drill import recovery_drill
-from lagsweep.sweeps.drill_loop import DrillSettings, TrainingLoop, admission_capacity
+from lagsweep.sweeps.checkpoint.checkpoint import load_checkpoint, save_checkpoint
+from lagsweep.sweeps.checkpoint.drill import recovery_drill
+from lagsweep.sweeps.checkpoint.drill_loop import DrillSettings, TrainingLoop, admission_capacity
 
 
 def _resumed(loop, folder, previous=None):
@@ -158,8 +158,8 @@ def test_the_loop_goes_on_exactly_in_another_process(tmp_path):
     path = save_checkpoint(loop.checkpoint(), tmp_path / "step-5.json")
     program = (
         "import json, sys\n"
-        "from lagsweep.sweeps.checkpoint import load_checkpoint\n"
-        "from lagsweep.sweeps.drill_loop import TrainingLoop\n"
+        "from lagsweep.sweeps.checkpoint.checkpoint import load_checkpoint\n"
+        "from lagsweep.sweeps.checkpoint.drill_loop import TrainingLoop\n"
         "manifest = load_checkpoint(sys.argv[1], components=TrainingLoop(12016).components())\n"
         "print(json.dumps(TrainingLoop.from_checkpoint(manifest, 12016).run(6).aspects()))\n"
     )

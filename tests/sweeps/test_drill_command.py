@@ -8,7 +8,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from lagsweep.sweeps import drill as drill_module
+from lagsweep.sweeps.checkpoint import drill as drill_module
 from lagsweep.sweeps.cli.drill_command import command
 
 NAMES = ["weights only", "no generators", "cursor ahead", "buffer lost", "reseeded", "counter lost"]

@@ -9,8 +9,10 @@ from hypothesis import given
 from strategies.engine_configs import engine_settings, to_config
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.config import Limit, PipelineConfig
-from lagsweep.sweeps.engine_report import (
+from lagsweep.sweeps.config.config import Limit, PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.laws.seconds import SecondsLaw
+from lagsweep.sweeps.runs.diagnosis import (
     PROGRESSING,
     STALLED,
     STARVED,
@@ -21,10 +23,8 @@ from lagsweep.sweeps.engine_report import (
     phase_bounds,
     progress_status,
 )
-from lagsweep.sweeps.engine_run import engine_simulate
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.seconds_laws import SecondsLaw
-from lagsweep.sweeps.simulate import simulate_pipeline
+from lagsweep.sweeps.runs.general import engine_simulate
+from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 GROUPS = {
     "response_length": LengthLaw.fixed(100),

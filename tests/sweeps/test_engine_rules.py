@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.config import Limit, PipelineConfig
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.seconds_laws import SecondsLaw
+from lagsweep.sweeps.config.config import Limit, PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.laws.seconds import SecondsLaw
 
 BY_GROUPS = {"batch_tokens": None, "batch_groups": 4}
 GROUPED = LengthLaw.grouped([100, 120, 60, 80], [0, 0, 1, 1])

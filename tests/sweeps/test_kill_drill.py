@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from oracle.small_sweeps import tree
 
-from lagsweep.sweeps.journal import FINISHED, JOURNAL_NAME, Journal
-from lagsweep.sweeps.verify import verify_store
+from lagsweep.sweeps.store.journal import FINISHED, JOURNAL_NAME, Journal
+from lagsweep.sweeps.store.verify import verify_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.jit_only]
 

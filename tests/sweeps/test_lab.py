@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps import lab_files
 from lagsweep.sweeps.cli.lab_command import command
-from lagsweep.sweeps.lab import lab_profile, run_lab
-from lagsweep.sweeps.lab_files import chart_png, chart_svg, csv_text, page_html, write_lab
-from lagsweep.sweeps.lab_loops import SWEPT_CADENCES, SWEPT_LAGS
-from lagsweep.sweeps.lab_model import PROFILES, Chart, Column, Section, Table
-from lagsweep.sweeps.simulate import simulate_pipeline
+from lagsweep.sweeps.lab import files as lab_files
+from lagsweep.sweeps.lab.files import chart_png, chart_svg, csv_text, page_html, write_lab
+from lagsweep.sweeps.lab.lab import lab_profile, run_lab
+from lagsweep.sweeps.lab.loops import SWEPT_CADENCES, SWEPT_LAGS
+from lagsweep.sweeps.lab.model import PROFILES, Chart, Column, Section, Table
+from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 TITLES = [
     "A profile that can be run again",
@@ -81,7 +81,7 @@ def test_overlap_has_the_peak_the_saved_time_and_the_third(sections):
 
 
 def test_the_loops_are_the_simulators_and_their_gain_is_taken_by_seed(sections):
-    from lagsweep.sweeps.lab_loops import run_loops
+    from lagsweep.sweeps.lab.loops import run_loops
 
     profile = lab_profile("smoke")
     loops = run_loops(profile)

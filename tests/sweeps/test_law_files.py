@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.length_laws import LengthLaw, SecondsLaw
+from lagsweep.sweeps.laws.lengths import LengthLaw, SecondsLaw
 
 _DATA = Path(__file__).parents[1] / "data" / "lengths"
 _AIME = _DATA / "aime_baseline_step_1000.csv"

@@ -19,15 +19,15 @@ from lagsweep.kernels import (
     parameter_count,
     tensor_shapes,
 )
-from lagsweep.sweeps.ledger import LedgerSettings, build_ledger
-from lagsweep.sweeps.ledger_parts import (
+from lagsweep.sweeps.memory.ledger import LedgerSettings, build_ledger
+from lagsweep.sweeps.memory.models import load_model, shipped_models
+from lagsweep.sweeps.memory.parts import (
     engine_kv_bytes,
     engine_weight_bytes,
     largest_gathered_parameters,
     training_activations,
     training_state,
 )
-from lagsweep.sweeps.models import load_model, shipped_models
 
 QWEN = load_model("Qwen3-8B")
 P = 8_190_735_360

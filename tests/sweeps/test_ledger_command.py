@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.cli.ledger_command import command
+from lagsweep.sweeps.cli.ledger.command import command
 from lagsweep.sweeps.cli.main import main
 
 BUGS = {

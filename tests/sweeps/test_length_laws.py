@@ -20,9 +20,9 @@ from scipy import stats
 from scipy.special import ndtr
 
 from lagsweep.errors import ConfigError
-from lagsweep.kernels import length_law as kernel
-from lagsweep.kernels import rng
-from lagsweep.sweeps.length_laws import LengthLaw
+from lagsweep.kernels.draws import philox as rng
+from lagsweep.kernels.draws import sampler as kernel
+from lagsweep.sweeps.laws.lengths import LengthLaw
 
 _LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=60)
 _DEFAULT = LengthLaw.lognormal(median=300, sigma=0.6, minimum=16, maximum=2048)
@@ -372,7 +372,7 @@ def test_laws_say_what_they_are():
 def test_importing_and_building_simple_laws_loads_neither_numba_nor_polars_nor_scipy():
     code = (
         "import sys\n"
-        "from lagsweep.sweeps.length_laws import LengthLaw, SecondsLaw\n"
+        "from lagsweep.sweeps.laws.lengths import LengthLaw, SecondsLaw\n"
         "LengthLaw.empirical([3, 4]), LengthLaw.geometric(20, 300), LengthLaw.shipped('aime-rl-1000')\n"
         "SecondsLaw.exponential(3)\n"
         "print([m for m in ('numba', 'scipy', 'polars', 'xarray') if m in sys.modules])\n"

@@ -9,8 +9,8 @@ from oracle.parameter_twin import parameters_by_formula
 
 from lagsweep.errors import ConfigError
 from lagsweep.kernels import hybrid_kv_cache_bytes, model_kv_layers, parameter_count
-from lagsweep.sweeps.model_config import shape_from_config
-from lagsweep.sweeps.models import load_model, model_rows, shipped_models
+from lagsweep.sweeps.memory.hf_config import shape_from_config
+from lagsweep.sweeps.memory.models import load_model, model_rows, shipped_models
 
 # Totals and bf16 KV bytes per token as their sources state them; a test compares the shapes with these.
 PUBLISHED = {

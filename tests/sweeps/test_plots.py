@@ -13,11 +13,11 @@ from oracle.small_sweeps import small_base
 
 from lagsweep import plot_frontier, plot_heatmap, plot_lag, plot_timeline, run_sweep, simulate_pipeline
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.analysis import frontier, mean_interval
-from lagsweep.sweeps.chart_lag import lag_rows
-from lagsweep.sweeps.chart_style import CATEGORIES, axis_title, metric_title, short_label
-from lagsweep.sweeps.plots import thinned
-from lagsweep.sweeps.spec import make_spec
+from lagsweep.sweeps.charts.lag import lag_rows
+from lagsweep.sweeps.charts.plots import thinned
+from lagsweep.sweeps.charts.style import CATEGORIES, axis_title, metric_title, short_label
+from lagsweep.sweeps.results.frontier import frontier, mean_interval
+from lagsweep.sweeps.spec.spec import make_spec
 
 AXES = {"queue_cap": [200, 400, 600], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from lagsweep import ConfigError, config_at, load_spec, run_sweep
-from lagsweep.sweeps.presets import preset_config
-from lagsweep.sweeps.spec import spec_from_plain, spec_of
+from lagsweep.sweeps.presets.registry import preset_config
+from lagsweep.sweeps.spec.spec import spec_from_plain, spec_of
 
 SPEC = """
 name = "knobs"

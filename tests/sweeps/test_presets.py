@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.presets import (
+from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.presets.registry import (
     all_presets,
     find_preset,
     preset_bound_kind,
@@ -23,7 +23,7 @@ from lagsweep.sweeps.presets import (
     preset_lag_bound,
     preset_settings,
 )
-from lagsweep.sweeps.simulate import simulate_pipeline
+from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 # Two groups of two make a batch: four rollouts of exactly 10 s. A step takes 10 s, a publication 1 s, and
 # four slots generate one batch at a time, eight two of them.

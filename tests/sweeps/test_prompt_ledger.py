@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagsweep.errors import CheckpointError, ConfigError
-from lagsweep.sweeps.prompt_ledger import PromptLedger
+from lagsweep.sweeps.checkpoint.prompts import PromptLedger
 
 
 def _resumed(ledger):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lagsweep.sweeps.cli.main import main
-from lagsweep.sweeps.presets import preset_config, preset_lag_bound
+from lagsweep.sweeps.presets.registry import preset_config, preset_lag_bound
 
 DOCS = Path(__file__).parents[2] / "docs"
 LEFT_OUT = "…"

@@ -18,7 +18,7 @@ from lagsweep import LengthLaw, config_at, open_sweep, recommend, run_sweep
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.recommend_command import command
 from lagsweep.sweeps.cli.run_command import command as run_command
-from lagsweep.sweeps.spec import make_spec
+from lagsweep.sweeps.spec.spec import make_spec
 
 LAGS = {"max_lag": [1, 2, 3, 4]}
 

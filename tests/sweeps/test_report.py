@@ -16,12 +16,12 @@ from oracle.small_sweeps import small_base
 from lagsweep import LengthLaw, run_sweep
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.report_command import command
-from lagsweep.sweeps.designs import sampled_group
-from lagsweep.sweeps.report import write_report
-from lagsweep.sweeps.report_charts import report_charts
-from lagsweep.sweeps.report_content import gather
-from lagsweep.sweeps.report_html import embedded_script
-from lagsweep.sweeps.spec import make_spec
+from lagsweep.sweeps.pages.content import gather
+from lagsweep.sweeps.pages.figures import report_charts
+from lagsweep.sweeps.pages.html import embedded_script
+from lagsweep.sweeps.pages.report import write_report
+from lagsweep.sweeps.spec.design import sampled_group
+from lagsweep.sweeps.spec.spec import make_spec
 
 AXES = {"queue_cap": [200, 400], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
 
@@ -432,7 +432,7 @@ def test_the_page_names_the_commands_that_make_it_again(store, tmp_path):
 def test_the_spec_on_the_page_gives_the_same_sweep(store, tmp_path):
     import tomllib
 
-    from lagsweep.sweeps.spec import load_spec
+    from lagsweep.sweeps.spec.spec import load_spec
 
     _run(store, "-o", tmp_path / "r.html", "--no-images")
     page = (tmp_path / "r.html").read_text("utf-8")
@@ -470,7 +470,7 @@ def test_a_mistake_is_named_and_nothing_is_written(store, tmp_path, monkeypatch,
 
 
 def test_styles_and_scripts_come_with_the_package():
-    folder = files("lagsweep.sweeps") / "report_assets"
+    folder = files("lagsweep.sweeps.pages") / "report_assets"
 
     assert "prefers-color-scheme: dark" in (folder / "report.css").read_text("utf-8")
     assert "vegaEmbed" in (folder / "report.js").read_text("utf-8")

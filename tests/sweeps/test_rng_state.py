@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagsweep.errors import CheckpointError, ConfigError
-from lagsweep.sweeps.rng_state import decode_generator, encode_generator
+from lagsweep.sweeps.checkpoint.generators import decode_generator, encode_generator
 
 BIT_GENERATORS = ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"]
 DRAWS = {
@@ -76,7 +76,7 @@ def test_the_stream_goes_on_in_another_process():
     _thirty_two_bit(rng, 1)
     program = (
         "import json, sys, numpy as np\n"
-        "from lagsweep.sweeps.rng_state import decode_generator\n"
+        "from lagsweep.sweeps.checkpoint.generators import decode_generator\n"
         "rng = decode_generator(json.load(sys.stdin))\n"
         "print(json.dumps([int(rng.integers(0, 2**31 - 1, dtype=np.int32)) for _ in range(4)]))\n"
     )

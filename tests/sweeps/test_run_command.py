@@ -18,17 +18,17 @@ from oracle.small_sweeps import tree
 
 import lagsweep as ls
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps import progress as progress_module
-from lagsweep.sweeps import unit_work
 from lagsweep.sweeps.cli.config_flags import axes_from_flags, changes_from_flags, read_text
 from lagsweep.sweeps.cli.main import main
-from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.plan import plan_parts, total_runs
-from lagsweep.sweeps.progress import Bar, Plain, Progress, duration
-from lagsweep.sweeps.run import run_spec
-from lagsweep.sweeps.spec import load_spec
-from lagsweep.sweeps.store import SweepStore, open_sweep, store_folder
+from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.execute import progress as progress_module
+from lagsweep.sweeps.execute import work as unit_work
+from lagsweep.sweeps.execute.plan import plan_parts, total_runs
+from lagsweep.sweeps.execute.progress import Bar, Plain, Progress, duration
+from lagsweep.sweeps.execute.sweep import run_spec
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.spec.spec import load_spec
+from lagsweep.sweeps.store.store import SweepStore, open_sweep, store_folder
 
 SPEC = """
 name = "small"
@@ -602,7 +602,7 @@ def test_verify_says_sound_or_what_it_found(here, capsys):
 
 
 def test_a_running_store_is_refused_to_a_second_command(here, capsys):
-    from lagsweep.sweeps.store import create_store
+    from lagsweep.sweeps.store.store import create_store
 
     spec = load_spec("small.toml")
     store, lock = create_store(store_folder(spec, Path("results")), spec, 12)

@@ -12,14 +12,14 @@ from oracle.small_sweeps import one_by_one, small_base
 
 import lagsweep as ls
 from lagsweep.errors import ConfigError
-from lagsweep.kernels.metrics import METRICS
-from lagsweep.sweeps import executors
-from lagsweep.sweeps.batch import Cancelled
-from lagsweep.sweeps.config import Limit, PipelineConfig
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.progress import Progress
-from lagsweep.sweeps.run import run_spec, run_sweep
-from lagsweep.sweeps.spec import baseline_of, config_at, make_spec
+from lagsweep.kernels.pipeline.metrics import METRICS
+from lagsweep.sweeps.config.config import Limit, PipelineConfig
+from lagsweep.sweeps.execute import threads as executors
+from lagsweep.sweeps.execute.progress import Progress
+from lagsweep.sweeps.execute.sweep import run_spec, run_sweep
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.runs.many import Cancelled
+from lagsweep.sweeps.spec.spec import baseline_of, config_at, make_spec
 
 AXES = {"queue_cap": [200, 400], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
 
@@ -225,7 +225,7 @@ def test_a_failed_run_is_data_and_the_rest_goes_on(monkeypatch):
 
 def fail_at_lag_1(monkeypatch):
     """Make every run at lag 1 and seed 2 raise."""
-    from lagsweep.sweeps import unit_work
+    from lagsweep.sweeps.execute import work as unit_work
 
     real = unit_work.simulate_batch
 

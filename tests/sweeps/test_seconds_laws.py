@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lagsweep.errors import ConfigError
-from lagsweep.kernels import length_law as kernel
-from lagsweep.kernels.length_table import LengthTable
-from lagsweep.sweeps.seconds_laws import SecondsLaw
+from lagsweep.kernels.draws import sampler as kernel
+from lagsweep.kernels.draws.length_table import LengthTable
+from lagsweep.sweeps.laws.seconds import SecondsLaw
 
 _UNIFORMS = np.linspace(0.0, 1.0, 999, endpoint=False)
 _LAWS = {

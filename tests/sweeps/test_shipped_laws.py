@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.shipped import shipped_index
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.laws.shipped import shipped_index
 
 _AIME = Path(__file__).parents[1] / "data" / "lengths" / "aime_baseline_step_1000.csv"
 
@@ -82,7 +82,7 @@ def test_azure_is_attributed_as_its_license_asks():
 
 
 def test_the_sources_page_lies_beside_the_data_and_names_every_law():
-    page = (files("lagsweep.sweeps") / "shipped_laws" / "SOURCES.md").read_text(encoding="utf-8")
+    page = (files("lagsweep.sweeps.laws") / "shipped_laws" / "SOURCES.md").read_text(encoding="utf-8")
 
     for name in _FACTS:
         assert f"`{name}`" in page

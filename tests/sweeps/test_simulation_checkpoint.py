@@ -14,24 +14,24 @@ from strategies import engine_configs
 from strategies.pipeline_configs import pipeline_settings, to_config
 
 from lagsweep.errors import CheckpointError
-from lagsweep.sweeps.checkpoint import (
+from lagsweep.sweeps.checkpoint.checkpoint import (
     checkpoint_as_dict,
     latest_checkpoint,
     load_checkpoint,
     restore_rng,
     save_checkpoint,
 )
-from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.drill_loop import TrainingLoop
-from lagsweep.sweeps.engine_run import EngineRun
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.manifest import content_digest, manifest_from_dict
-from lagsweep.sweeps.simulate import advance_run, finish_run, start_run
-from lagsweep.sweeps.simulation_checkpoint import (
+from lagsweep.sweeps.checkpoint.drill_loop import TrainingLoop
+from lagsweep.sweeps.checkpoint.manifest import content_digest, manifest_from_dict
+from lagsweep.sweeps.checkpoint.simulation import (
     restore_simulation,
     simulation_checkpoint,
     simulation_components,
 )
+from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.runs.general import EngineRun
+from lagsweep.sweeps.runs.simulate import advance_run, finish_run, start_run
 
 
 def _facts(result):
@@ -152,10 +152,10 @@ def test_the_saved_generator_stands_at_the_next_rollouts_block():
 
 RESUME = """
 import json, sys
-from lagsweep.sweeps.checkpoint import latest_checkpoint, save_checkpoint
-from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.simulate import advance_run, finish_run, start_run
-from lagsweep.sweeps.simulation_checkpoint import (
+from lagsweep.sweeps.checkpoint.checkpoint import latest_checkpoint, save_checkpoint
+from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.runs.simulate import advance_run, finish_run, start_run
+from lagsweep.sweeps.checkpoint.simulation import (
     restore_simulation, simulation_checkpoint, simulation_components)
 
 folder, until = sys.argv[1], float(sys.argv[2])

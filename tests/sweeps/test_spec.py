@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from oracle.small_sweeps import small_base
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.cells import RULE_FREE
-from lagsweep.sweeps.config import Limit, PipelineConfig
-from lagsweep.sweeps.config_rules import contradictions
-from lagsweep.sweeps.length_laws import LengthLaw
-from lagsweep.sweeps.spec import load_spec, make_spec, spec_from_plain
-from lagsweep.sweeps.spec_files import read_spec_file, spec_to_toml
+from lagsweep.sweeps.config.config import Limit, PipelineConfig
+from lagsweep.sweeps.config.rules import contradictions
+from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.spec.cells import RULE_FREE
+from lagsweep.sweeps.spec.reading import read_spec_file, spec_to_toml
+from lagsweep.sweeps.spec.spec import load_spec, make_spec, spec_from_plain
 
 EXAMPLE = """
 name = "cap-lag-cadence"

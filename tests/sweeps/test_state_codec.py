@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lagsweep.errors import CheckpointError, ConfigError
-from lagsweep.sweeps.state_codec import ARRAY_DTYPES, decode, encode
+from lagsweep.sweeps.checkpoint.codec import ARRAY_DTYPES, decode, encode
 
 
 def _through_json(value):

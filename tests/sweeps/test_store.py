@@ -17,16 +17,16 @@ from oracle.small_sweeps import small_base, tree
 
 import lagsweep as ls
 from lagsweep.errors import ConfigError, StoreError
-from lagsweep.kernels.metrics import METRICS
-from lagsweep.sweeps import lock as locks
-from lagsweep.sweeps.journal import Journal, journal_line, read_line
-from lagsweep.sweeps.lock import StoreLock
-from lagsweep.sweeps.progress import Progress
-from lagsweep.sweeps.run import run_spec, run_sweep
-from lagsweep.sweeps.run_record import RUN_NAME
-from lagsweep.sweeps.spec import load_spec, make_spec
-from lagsweep.sweeps.store import SweepStore, create_store, open_sweep, read_table, store_folder
-from lagsweep.sweeps.stored_run import run_into_store
+from lagsweep.kernels.pipeline.metrics import METRICS
+from lagsweep.sweeps.execute.progress import Progress
+from lagsweep.sweeps.execute.sweep import run_spec, run_sweep
+from lagsweep.sweeps.spec.spec import load_spec, make_spec
+from lagsweep.sweeps.store import lock as locks
+from lagsweep.sweeps.store.journal import Journal, journal_line, read_line
+from lagsweep.sweeps.store.lock import StoreLock
+from lagsweep.sweeps.store.run_record import RUN_NAME
+from lagsweep.sweeps.store.store import SweepStore, create_store, open_sweep, read_table, store_folder
+from lagsweep.sweeps.store.writing import run_into_store
 
 AXES = {"max_lag": [0, 1, 3], "admission": ["threshold", "reserve"]}
 
@@ -282,7 +282,7 @@ def test_a_second_run_on_the_same_store_is_refused(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from lagsweep.sweeps.lock import StoreLock
+from lagsweep.sweeps.store.lock import StoreLock
 lock = StoreLock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)
@@ -352,7 +352,7 @@ def test_folders_half_made_by_killed_runs_are_swept_and_living_ones_stay(tmp_pat
 
 
 def test_two_runs_that_make_the_same_store_at_once_do_not_mix(tmp_path, monkeypatch):
-    from lagsweep.sweeps import store as stores
+    from lagsweep.sweeps.store import store as stores
 
     real = stores.fill_folder
 

@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from oracle.small_sweeps import small_base
 
-from lagsweep.kernels.metrics import METRICS
-from lagsweep.sweeps.batch import Cancelled
-from lagsweep.sweeps.progress import Progress
-from lagsweep.sweeps.simulate import simulate_pipeline
-from lagsweep.sweeps.spec import make_spec
-from lagsweep.sweeps.store import SweepStore, create_store, open_sweep
-from lagsweep.sweeps.stored_run import StoredRun, open_or_create, run_into_store
-from lagsweep.sweeps.units import unit_of_name
-from lagsweep.sweeps.verify import verify_store
-from lagsweep.sweeps.zarr_files import ZarrFiles
+from lagsweep.kernels.pipeline.metrics import METRICS
+from lagsweep.sweeps.execute.progress import Progress
+from lagsweep.sweeps.execute.units import unit_of_name
+from lagsweep.sweeps.runs.many import Cancelled
+from lagsweep.sweeps.runs.simulate import simulate_pipeline
+from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.store.arrays import ZarrFiles
+from lagsweep.sweeps.store.store import SweepStore, create_store, open_sweep
+from lagsweep.sweeps.store.verify import verify_store
+from lagsweep.sweeps.store.writing import StoredRun, open_or_create, run_into_store
 
 BASE = small_base(duration_seconds=6.0)
 

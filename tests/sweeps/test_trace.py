@@ -17,9 +17,8 @@ from strategies.pipeline_configs import pipeline_settings, to_config, to_twin
 from lagsweep import LengthLaw, PipelineConfig, open_sweep, run_sweep, simulate_pipeline
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.trace_command import command
-from lagsweep.sweeps.replay import replay
-from lagsweep.sweeps.trace import check_size_before, write_trace
-from lagsweep.sweeps.trace_events import (
+from lagsweep.sweeps.store.replay import replay
+from lagsweep.sweeps.trace.events import (
     PUBLICATIONS,
     QUEUE,
     SLOTS,
@@ -28,7 +27,8 @@ from lagsweep.sweeps.trace_events import (
     trace_events,
     unfinished_step,
 )
-from lagsweep.sweeps.trace_tracks import free_tracks, tracks_of
+from lagsweep.sweeps.trace.trace import check_size_before, write_trace
+from lagsweep.sweeps.trace.tracks import free_tracks, tracks_of
 
 SMALL = {
     "response_length": LengthLaw.uniform(100, 400),

@@ -9,10 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagsweep.sweeps.config import PipelineConfig
-from lagsweep.sweeps.plan import UNIT_ROWS, guessed_rollouts, wanted_unit_runs
-from lagsweep.sweeps.spec import make_spec
-from lagsweep.sweeps.units import (
+from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.execute.plan import UNIT_ROWS, guessed_rollouts, wanted_unit_runs
+from lagsweep.sweeps.execute.units import (
     Layout,
     box_cells,
     choose_chunks,
@@ -23,6 +22,7 @@ from lagsweep.sweeps.units import (
     unit_name,
     unit_of_name,
 )
+from lagsweep.sweeps.spec.spec import make_spec
 
 shapes = st.lists(st.integers(1, 7), min_size=0, max_size=3).map(tuple)
 

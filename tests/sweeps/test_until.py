@@ -9,14 +9,14 @@ from oracle.small_sweeps import small_base, tree
 from scipy.stats import t
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.batch import Cancelled
-from lagsweep.sweeps.progress import Progress
-from lagsweep.sweeps.run import run_spec
-from lagsweep.sweeps.sequential_stopping import parse_rule, student
-from lagsweep.sweeps.spec import make_spec
-from lagsweep.sweeps.store import SweepStore
-from lagsweep.sweeps.stored_run import run_into_store
-from lagsweep.sweeps.verify import verify_store
+from lagsweep.sweeps.execute.progress import Progress
+from lagsweep.sweeps.execute.sweep import run_spec
+from lagsweep.sweeps.runs.many import Cancelled
+from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.stopping import parse_rule, student
+from lagsweep.sweeps.store.store import SweepStore
+from lagsweep.sweeps.store.verify import verify_store
+from lagsweep.sweeps.store.writing import run_into_store
 
 AXES = {"max_lag": [0, 1, 3], "rollout_workers": [1, 3]}
 RULE = "trained_tokens_per_second within 1%"

@@ -18,11 +18,11 @@ from oracle.case_files import ROLLOUTS, bug, real_rollouts
 from strategies.rollout_records import good_record
 
 from lagsweep.errors import ConfigError, ContractError
-from lagsweep.kernels.contract import RolloutContract
-from lagsweep.sweeps import records as records_module
+from lagsweep.kernels.contract.contract import RolloutContract
 from lagsweep.sweeps.cli.main import main
-from lagsweep.sweeps.record_files import LINE_RULES, read_jsonl, read_records
-from lagsweep.sweeps.records import validate_records
+from lagsweep.sweeps.records import check as records_module
+from lagsweep.sweeps.records.check import validate_records
+from lagsweep.sweeps.records.files import LINE_RULES, read_jsonl, read_records
 
 GOOD = json.dumps(good_record())
 SHORT = json.dumps(good_record(behavior_logprobs=[-0.5]))
@@ -448,7 +448,7 @@ def test_json_is_json_whatever_the_records_hold(run):
 def test_checking_jsonl_loads_no_compiler_and_no_table_library():
     program = (
         "import sys, io\n"
-        "from lagsweep.sweeps.records import validate_records\n"
+        "from lagsweep.sweeps.records.check import validate_records\n"
         "assert validate_records(sys.argv[1]).ok()\n"
         "print([m for m in ('numba', 'polars', 'scipy', 'xarray') if m in sys.modules])"
     )

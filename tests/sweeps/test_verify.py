@@ -11,11 +11,11 @@ import pytest
 import zarr
 from oracle.small_sweeps import small_base, tree
 
-from lagsweep.sweeps.journal import Journal, journal_line
-from lagsweep.sweeps.spec import make_spec
-from lagsweep.sweeps.store import SweepStore, open_sweep
-from lagsweep.sweeps.stored_run import run_into_store
-from lagsweep.sweeps.verify import verify_store
+from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.store.journal import Journal, journal_line
+from lagsweep.sweeps.store.store import SweepStore, open_sweep
+from lagsweep.sweeps.store.verify import verify_store
+from lagsweep.sweeps.store.writing import run_into_store
 
 SPEC = make_spec(
     small_base(),
@@ -169,7 +169,7 @@ def test_a_journal_that_says_done_where_nothing_was_done(store):
     shutil.rmtree(store / "cells.zarr")
     journal = (store / "journal.jsonl").read_bytes()
     shutil.rmtree(store)
-    from lagsweep.sweeps.store import create_store
+    from lagsweep.sweeps.store.store import create_store
 
     empty, lock = create_store(store, SPEC, 12)
     lock.release()

@@ -1,0 +1,157 @@
+"""The one way a kernel is compiled: ``@jit``, and where its machine code is kept.
+
+Numba's own file cache keys a function by the file it stands in, so it misses an edit in another file of
+``kernels/`` (numba/numba#1833, #9304), and it ignores bounds checks and the optimization level. Our cache
+folder therefore carries a digest of everything that shapes the code: all sources of ``kernels/``, Numba's
+and llvmlite's versions, ``NUMBA_BOUNDSCHECK`` and ``NUMBA_OPT``. The folder lies in the user's
+cache folder (``LAGSWEEP_CACHE_DIR`` names another), never in site-packages, and only our own functions use
+it: ``NUMBA_CACHE_DIR`` and the caches of the user's functions stay as they are.
+
+Of all files in ``kernels/`` this one alone reads files and the environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core import config as numba_config
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+
+_KERNELS_PACKAGE = __package__
+
+
+def user_cache_folder() -> Path:
+    """Name the folder that holds all of our compiled code, by the platform's custom.
+
+    Returns
+    -------
+    Path
+        ``LAGSWEEP_CACHE_DIR`` if set, else ``lagsweep/numba`` under the user's cache folder.
+    """
+    named = os.environ.get("LAGSWEEP_CACHE_DIR")
+    if named:
+        return Path(named)
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "lagsweep" / "numba"
+
+
+def kernels_digest() -> str:
+    """Digest what shapes the machine code: every source of ``kernels/``, versions and compile flags.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    for part in (
+        numba.__version__,
+        llvmlite.__version__,
+        sys.version,
+        f"boundscheck={numba_config.BOUNDSCHECK}",
+        f"opt={numba_config.OPT}",
+    ):
+        digest.update(str(part).encode() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Give the folder for this exact code, made if needed; None, with one warning, if none can be written."""
+    folder = user_cache_folder() / kernels_digest()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        warnings.warn(
+            f"LAGSWEEP_CACHE_DIR: compiled kernels cannot be kept in {folder} ({error}). They are compiled "
+            "again in each process; name a writable folder to change that.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return folder
+
+
+class _Locator(_CacheLocator):
+    """Put a kernel's machine code into :func:`cache_folder`, told apart by module and name."""
+
+    def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
+        self._py_file = py_file
+        # Numba names a cache file by the bare module name: two rooms may hold files of one name.
+        self._place = f"{py_func.__module__.removeprefix(_KERNELS_PACKAGE)}.{py_func.__code__.co_firstlineno}"
+        self._folder = cache_folder()
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        # The folder's name already is the stamp of every source.
+        return "in-folder-name"
+
+    def get_disambiguator(self) -> str:
+        return self._place
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator | None:
+        return cls(py_func, py_file) if cache_folder() is not None else None
+
+
+class _CacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012  (Numba's own class attribute)
+
+
+class _KernelCache(FunctionCache):
+    _impl_class = _CacheImpl
+
+
+def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = True) -> Any:
+    """Compile a kernel with the project's settings: no fastmath, no GIL, cached by content.
+
+    Parameters
+    ----------
+    inline : bool
+        Inline at every call site; for small leaf helpers only.
+    nogil : bool
+        Release the GIL while the kernel runs, so that threads run kernels in parallel.
+    counted : bool
+        False for a kernel that makes no array: references to its arrays are then not counted, which saves
+        two locked instructions wherever an array is handed to a helper. The caller holds them anyway.
+
+    Notes
+    -----
+    ``NUMBA_DISABLE_JIT=1`` leaves the plain Python function, so the same source is its own slow form.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        options = {} if counted else {"_nrt": False}
+        dispatcher = numba.njit(
+            nogil=nogil, inline="always" if inline else "never", error_model="python", **options
+        )(function)
+        # A kernel file that is run as a script has another module's name: its code would be found again under
+        # that name, by a process that has no such module.
+        ours = function.__module__.startswith(f"{_KERNELS_PACKAGE}.")
+        if ours and not inline and hasattr(dispatcher, "_cache") and cache_folder() is not None:
+            dispatcher._cache = _KernelCache(dispatcher.py_func)
+        return dispatcher
+
+    return decorate(args[0]) if args else decorate

@@ -1,0 +1,111 @@
+"""How much work two well-known systems admit at a given staleness: their own rules, for comparison.
+
+Both are budgets on the whole system. Neither bounds the lag of a single sample: one slow rollout may be
+overtaken by any number of updates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._arguments import Integers, broadcast, plain, real_numbers, whole_numbers
+
+_LARGEST = 2**31 - 1
+
+
+def staleness_capacity(
+    *,
+    max_staleness: ArrayLike,
+    current_version: ArrayLike,
+    consumer_batch_size: ArrayLike,
+    accepted: ArrayLike,
+    running: ArrayLike,
+    concurrency_limit: ArrayLike,
+) -> Integers:
+    """Give how many rollouts AReaL 1.0.4 may start now: the smaller of two rooms.
+
+    ``min(concurrency_limit - running, (max_staleness + version + 1) * batch - (accepted + running))``.
+    SkyRL 0.4.0 has the same rule with a step that counts from 1; we take AReaL's count from 0, which is that
+    of our trainer version. A negative result (the limit was lowered) is returned as it is.
+
+    Parameters
+    ----------
+    max_staleness, current_version : array_like
+        Versions that a sample may be behind, and the trainer's version; at least 0.
+    consumer_batch_size : array_like
+        Samples per update, at least 1.
+    accepted, running : array_like
+        Samples finished and accepted since the start, and samples in flight; at least 0.
+    concurrency_limit : array_like
+        Most samples in flight, at least 1.
+
+    Returns
+    -------
+    int or ndarray of int64
+
+    Raises
+    ------
+    ConfigError
+        If an argument is out of its range or shapes do not fit together.
+
+    Examples
+    --------
+    >>> staleness_capacity(max_staleness=4, current_version=10, consumer_batch_size=8,
+    ...                    accepted=100, running=10, concurrency_limit=64)
+    10
+    """
+    behind, version, batch, done, busy, most = broadcast(
+        max_staleness=whole_numbers("max_staleness", max_staleness, minimum=0, maximum=_LARGEST // 2),
+        current_version=whole_numbers("current_version", current_version, minimum=0, maximum=_LARGEST // 2),
+        consumer_batch_size=whole_numbers(
+            "consumer_batch_size", consumer_batch_size, minimum=1, maximum=_LARGEST
+        ),
+        accepted=whole_numbers("accepted", accepted, minimum=0),
+        running=whole_numbers("running", running, minimum=0),
+        concurrency_limit=whole_numbers("concurrency_limit", concurrency_limit, minimum=1),
+    )
+    return plain(np.minimum(most - busy, (behind + version + 1) * batch - (done + busy)))
+
+
+def staleness_budget(
+    *,
+    updates_per_sync: ArrayLike,
+    batches_per_update: ArrayLike,
+    batch_size: ArrayLike,
+    staleness_threshold: ArrayLike,
+) -> Integers:
+    """Give how many samples verl 0.9.1 (fully async) admits between two publications.
+
+    ``int((1 + staleness_threshold) * updates_per_sync * batches_per_update * batch_size)``: what is trained
+    in between plus a share that may be left over. A fraction of a sample is dropped, as there.
+
+    Parameters
+    ----------
+    updates_per_sync, batches_per_update, batch_size : array_like
+        verl's ``trigger_parameter_sync_step``, ``require_batches`` and ``ppo_mini_batch_size``; at least 1.
+    staleness_threshold : array_like
+        Share of samples that may be stale, at least 0.
+
+    Returns
+    -------
+    int or ndarray of int64
+
+    Raises
+    ------
+    ConfigError
+        If an argument is out of its range or shapes do not fit together.
+
+    Examples
+    --------
+    >>> staleness_budget(updates_per_sync=4, batches_per_update=4, batch_size=32, staleness_threshold=0.5)
+    768
+    """
+    limit = 2**17  # three of them and the share stay below 2**53, where float64 is still exact
+    updates, batches, size, share = broadcast(
+        updates_per_sync=whole_numbers("updates_per_sync", updates_per_sync, minimum=1, maximum=limit),
+        batches_per_update=whole_numbers("batches_per_update", batches_per_update, minimum=1, maximum=limit),
+        batch_size=whole_numbers("batch_size", batch_size, minimum=1, maximum=limit),
+        staleness_threshold=real_numbers("staleness_threshold", staleness_threshold, minimum=0, maximum=1000),
+    )
+    return plain(np.floor((1.0 + share) * (updates * batches * size)).astype(np.int64))

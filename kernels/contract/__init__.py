@@ -1,0 +1,1 @@
+"""The rollout-record contract: schemas, rules, findings."""

@@ -1,0 +1,1 @@
+"""Random numbers by address (Philox blocks) and lengths drawn from a table."""

@@ -1,0 +1,1 @@
+"""Which tokens of a completion count: masks, their algebra, and means under them."""

@@ -1,0 +1,1 @@
+"""Phases that overlap, their makespan, and the cost of the slowest."""

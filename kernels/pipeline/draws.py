@@ -1,0 +1,96 @@
+"""What a member of a group draws beside a length: rows of a trace, environment, prompt, the filter.
+
+A draw depends on (seed, rollout number) or (seed, group number) alone, see :mod:`.draws.philox`:
+``w0`` of a rollout gives its length (or its row of a trace), ``w2`` its environment, ``w3`` of a group's
+first member the filter; ``w0`` of the group's own block (key word 2) is the normal of its prompt.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .._jit import jit
+from ..draws.philox import normal_from_word, normal_quantile, rollout_words, uniform_from_word
+from ..draws.sampler import member_row, pick_row, sample_length
+from .state import (
+    ENVIRONMENT_LAW,
+    ENVIRONMENT_PAIRED,
+    G_FILTERED,
+    G_FIRST_ROW,
+    G_NUMBER,
+    P_ENVIRONMENT,
+    P_LAW_MAXIMUM,
+    P_LAW_MINIMUM,
+    P_TRACE_GROUPS,
+    PF_FILTER,
+    PF_PROMPT_SIGMA,
+)
+
+_TWO_TO_MINUS_52 = 2.0**-52
+
+
+@jit(inline=True, counted=False)
+def noise_bits(word):
+    """Keep the bits of a uint64 word that make its normal, as int64."""
+    return np.int64(word >> np.uint64(12))
+
+
+@jit(inline=True, counted=False)
+def noise_from_bits(bits):
+    """Give the standard normal of kept bits, as `normal_from_word` does of the whole word."""
+    return normal_quantile((np.float64(bits) + 0.5) * _TWO_TO_MINUS_52)
+
+
+@jit(counted=False)
+def _draw_member_kernel(
+    params,
+    rates,
+    seed,
+    number,
+    cdf,
+    guide,
+    environment_cdf,
+    environment_guide,
+    environment_ticks,
+    trace_tokens,
+    trace_ticks,
+    trace_group_starts,
+    trace_group_of_row,
+    groups,
+    group_factors,
+    record,
+    position,
+):
+    """Draw tokens, environment ticks and noise (int64) of a member; with the first, the group's own draws."""
+    w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
+    uniform = uniform_from_word(w0)
+    environment = np.int64(0)
+    if params[P_TRACE_GROUPS] == 1:
+        if position == 0:
+            groups[record, G_FIRST_ROW] = pick_row(uniform, trace_tokens.shape[0])
+        row = member_row(groups[record, G_FIRST_ROW], position, trace_group_starts, trace_group_of_row)
+        tokens = trace_tokens[row]
+    elif params[P_ENVIRONMENT] == ENVIRONMENT_PAIRED:
+        row = pick_row(uniform, trace_tokens.shape[0])
+        tokens = trace_tokens[row]
+        environment = trace_ticks[row]
+    else:
+        tokens = sample_length(uniform, params[P_LAW_MINIMUM], cdf, guide)
+    if params[P_ENVIRONMENT] == ENVIRONMENT_LAW:
+        place = sample_length(uniform_from_word(w2), np.int64(0), environment_cdf, environment_guide)
+        environment = environment_ticks[place]
+    sigma = rates[PF_PROMPT_SIGMA]
+    if position == 0:
+        if sigma > 0.0:
+            v0, _v1, _v2, _v3 = rollout_words(seed, np.uint64(2), groups[record, G_NUMBER])
+            group_factors[record] = math.exp(sigma * normal_from_word(v0) - sigma * sigma / 2)
+        if rates[PF_FILTER] > 0.0 and uniform_from_word(w3) < rates[PF_FILTER]:
+            groups[record, G_FILTERED] = 1
+    if sigma > 0.0:
+        scaled = np.float64(math.floor(np.float64(tokens) * group_factors[record] + 0.5))
+        lowest = np.float64(params[P_LAW_MINIMUM])
+        highest = np.float64(params[P_LAW_MAXIMUM])
+        tokens = np.int64(min(max(scaled, lowest), highest))
+    return tokens, environment, noise_bits(w1)

@@ -1,0 +1,1 @@
+"""Failures: how often to write a checkpoint and what it costs."""

@@ -1,0 +1,1 @@
+"""Policy lag, importance weights and effective sample size."""

@@ -1,0 +1,65 @@
+"""Differences against one reference, seed by seed: a point and its interval for each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from .links import inline, listening, picking, shade
+from .style import BLUE, GREY, ORANGE, WIDTH
+
+ROW = 26
+
+
+def difference_chart(
+    rows: Sequence[Mapping[str, Any]], *, reference: str, confidence: float = 0.95, linked: bool = False
+) -> alt.LayerChart:
+    """Draw relative differences.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        ``cell``, ``label``, ``metric``, ``share``, ``low``, ``high``; two metrics at most.
+    reference : str
+        What the differences are against, for the axis.
+    linked : bool
+        A click picks a cell, and the parameter that other charts set highlights cells.
+    """
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    metrics = list(dict.fromkeys(row["metric"] for row in rows))
+    data = inline(rows)
+    rows_axis = alt.Axis(labelLimit=170, grid=True, ticks=False, domain=False)
+    base = alt.Chart(data).encode(
+        alt.Y("label:N", title=None, sort=labels, axis=rows_axis),
+        alt.Color(
+            "metric:N",
+            title=None,
+            sort=metrics,
+            scale=alt.Scale(domain=metrics, range=[BLUE, ORANGE][: len(metrics)]),
+            legend=alt.Legend(orient="top", columns=1, labelLimit=alt.Undefined if linked else 300),
+        ),
+        alt.YOffset("metric:N", sort=metrics),
+        opacity=shade(linked),
+    )  # fmt: skip
+    level = f"{confidence:.0%}"
+    x = alt.X("share:Q", title=f"difference from {reference}", axis=alt.Axis(format="+%", tickCount=5))
+    points = base.mark_point(filled=True, size=50).encode(
+        x,
+        shape=alt.Shape("metric:N", sort=metrics, legend=None),
+        tooltip=[
+            alt.Tooltip("label:N", title="configuration"),
+            alt.Tooltip("metric:N", title="metric"),
+            alt.Tooltip("share:Q", title="difference", format="+.2%"),
+            alt.Tooltip("low:Q", title=f"{level} from", format="+.2%"),
+            alt.Tooltip("high:Q", title=f"{level} to", format="+.2%"),
+        ],
+    )
+    zero = alt.Chart(inline([{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3])
+    chart = alt.layer(
+        zero.encode(alt.X("zero:Q")),
+        base.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), alt.X2("high:Q")),
+        picking(points, linked),
+    ).properties(width=WIDTH, height=ROW * len(labels))
+    return listening(chart, linked)

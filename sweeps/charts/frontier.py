@@ -1,0 +1,195 @@
+"""Throughput against effective sample size: every cell with its intervals, the frontier, the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from .links import brushing, inline, listening, picking, shade
+from .style import (
+    BLUE,
+    CATEGORIES,
+    GREY,
+    HEIGHT,
+    POINT_SCHEME,
+    SHAPES,
+    WIDTH,
+    axis_title,
+    metric_title,
+    ordinal_scale,
+    plain_value,
+    short_label,
+)
+
+
+def frontier_rows(
+    rows: Sequence[Mapping[str, Any]], throughput: str, ess: str, axes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Give the rows of a frontier as the chart takes them; cells without a value are left out.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Of ``Frontier.frame``.
+    throughput, ess : str
+        The two metrics.
+    axes : sequence of str
+    """
+    found = []
+    for row in rows:
+        x, y = plain_value(row[ess]), plain_value(row[throughput])
+        if x is None or y is None:
+            continue
+        dx = plain_value(row[f"{ess}_half_width"]) or 0.0
+        dy = plain_value(row[f"{throughput}_half_width"]) or 0.0
+        found.append(
+            {
+                "cell": plain_value(row["cell"]),
+                "label": short_label({name: row[name] for name in axes}),
+                "x": x, "x_low": x - dx, "x_high": x + dx,
+                "y": y, "y_low": y - dy, "y_high": y + dy,
+                "lag": plain_value(row["mean_lag"]),
+                "update": plain_value(row["seconds_per_update"]),
+                "batch": plain_value(row["rollouts_per_batch"]),
+                "on_frontier": bool(row["on_frontier"]),
+                **{name: plain_value(row[name]) for name in axes},
+            }
+        )  # fmt: skip
+    return found
+
+
+def frontier_chart(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    throughput: str,
+    ess: str,
+    axes: Sequence[str],
+    baseline: Mapping[str, Any] | None = None,
+    confidence: float = 0.95,
+    linked: bool = False,
+) -> alt.LayerChart:
+    """Draw the frontier.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        As :func:`frontier_rows` gives.
+    baseline : mapping, optional
+        The sequential baseline's means, by metric.
+    confidence : float
+        Of the intervals, for the tooltips.
+    linked : bool
+        Add a brush, and the parameter that other charts set to highlight cells.
+    """
+    data = inline(rows)
+    x = alt.X(
+        "x:Q",
+        title=metric_title(ess),
+        axis=alt.Axis(tickCount=7),
+        scale=alt.Scale(zero=False, padding=12, nice=False),
+    )
+    y = alt.Y("y:Q", title=metric_title(throughput), scale=alt.Scale(zero=False, padding=12))
+    colour, shape = _series(rows, axes)
+    line = (
+        alt.Chart(data)
+        .transform_filter("datum.on_frontier")
+        .mark_line(color=GREY, strokeWidth=1.5, strokeDash=[4, 3], interpolate="linear")
+        .encode(x, y, alt.Order("x:Q"))
+    )
+    faded = shade(linked, 0.7)
+    bars = (
+        alt.Chart(data).mark_rule(strokeWidth=1.2, color=BLUE).encode(x, alt.Y("y_low:Q"), alt.Y2("y_high:Q"))
+    )
+    spans = (
+        alt.Chart(data).mark_rule(strokeWidth=1.2, color=BLUE).encode(y, alt.X("x_low:Q"), alt.X2("x_high:Q"))
+    )
+    points = alt.Chart(data).mark_point(filled=True, stroke=None, color=BLUE)
+    encodings: dict[str, Any] = {
+        "opacity": shade(linked),
+        "size": alt.condition("datum.on_frontier", alt.value(90), alt.value(38)),
+        "tooltip": _tooltips(axes, throughput, ess, confidence),
+    }
+    if colour is not None:
+        encodings["color"] = colour
+        bars, spans = bars.encode(color=colour), spans.encode(color=colour)
+    if shape is not None:
+        encodings["shape"] = shape
+    points = points.encode(x, y, **encodings)
+    points = picking(brushing(points, linked), linked)
+    layers = [line, bars.encode(opacity=faded), spans.encode(opacity=faded), points]
+    layers += _baseline_layers(baseline, throughput, ess, x, y)
+    chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    return listening(chart, linked)
+
+
+def _series(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> tuple[Any, Any]:
+    """Give the two axes that most readers look for a colour and a shape of their own."""
+    values = {name: _distinct(rows, name) for name in axes}
+    wanted = [name for name in ("max_lag", "sync_cadence", "queue_cap") if name in axes]
+    wanted += [name for name in axes if name not in wanted]
+    several = [name for name in wanted if len(values[name]) > 1]
+    colour = shape = None
+    if several:
+        name = several[0]
+        title = alt.Legend(title=_legend_title(name))
+        colour = (
+            alt.Color(f"{name}:O", legend=title, scale=ordinal_scale(alt, values[name]))
+            if len(values[name]) <= 12
+            else alt.Color(f"{name}:Q", legend=title, scale=alt.Scale(scheme=POINT_SCHEME))
+        )
+    for name in several[1:]:
+        if len(values[name]) <= len(SHAPES):
+            legend = alt.Legend(title=_legend_title(name), symbolFillColor=GREY, symbolStrokeWidth=0)
+            shape = alt.Shape(
+                f"{name}:N",
+                legend=legend,
+                scale=alt.Scale(domain=values[name], range=SHAPES[: len(values[name])]),
+            )
+            break
+    return colour, shape
+
+
+def _legend_title(name: str) -> str:
+    return {"queue_cap": "queue cap", "max_lag": "lag at most", "sync_cadence": "sync every"}.get(
+        name, name.replace("_", " ")
+    )
+
+
+def _distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    values = list(dict.fromkeys(row[name] for row in rows))
+    try:
+        return sorted(values)
+    except TypeError:
+        return values
+
+
+def _tooltips(axes: Sequence[str], throughput: str, ess: str, confidence: float) -> list[alt.Tooltip]:
+    level = f"{confidence:.0%}"
+    return [
+        *(alt.Tooltip(f"{name}:N", title=axis_title(name)) for name in axes),
+        alt.Tooltip("y:Q", title=throughput, format=",.1f"),
+        alt.Tooltip("y_low:Q", title=f"{level} from", format=",.1f"),
+        alt.Tooltip("y_high:Q", title=f"{level} to", format=",.1f"),
+        alt.Tooltip("x:Q", title=ess, format=".4f"),
+        alt.Tooltip("x_low:Q", title=f"{level} from", format=".4f"),
+        alt.Tooltip("x_high:Q", title=f"{level} to", format=".4f"),
+        alt.Tooltip("lag:Q", title="mean lag", format=".2f"),
+        alt.Tooltip("update:Q", title="s per update", format=",.1f"),
+        alt.Tooltip("batch:Q", title="rollouts per batch", format=",.1f"),
+    ]
+
+
+def _baseline_layers(
+    baseline: Mapping[str, Any] | None, throughput: str, ess: str, x: alt.X, y: alt.Y
+) -> list[alt.Chart]:
+    if baseline is None or plain_value(baseline[throughput]) is None or plain_value(baseline[ess]) is None:
+        return []
+    value = {"x": plain_value(baseline[ess]), "y": plain_value(baseline[throughput]), "text": "sequential"}
+    data = inline([value])
+    mark = alt.Chart(data).mark_point(
+        shape="diamond", size=110, strokeWidth=2, opacity=1, color=CATEGORIES[1]
+    )
+    text = alt.Chart(data).mark_text(align="right", dx=-10, fontSize=11, color=GREY)
+    return [mark.encode(x, y), text.encode(x, y, alt.Text("text:N"))]

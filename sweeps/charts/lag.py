@@ -1,0 +1,106 @@
+"""How old the trained rollouts were: the share of each lag, with its interval over seeds, for some cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from .links import inline, listening, shade
+from .style import CATEGORIES, HEIGHT, SHAPES, WIDTH
+
+MOST_CELLS = len(CATEGORIES)
+_MOST_BINS = 13
+
+
+def lag_rows(counts: np.ndarray, cell: int, label: str, confidence: float = 0.95) -> list[dict[str, Any]]:
+    """Turn a cell's lag counts into shares with intervals.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (seeds, 65)
+        Seeds without a trained rollout are left out.
+    cell : int
+    label : str
+    confidence : float
+    """
+    from ..results.frontier import mean_interval
+    from .style import plain_value
+
+    totals = counts.sum(axis=-1)
+    shares = counts[totals > 0] / totals[totals > 0, None]
+    if not len(shares):
+        return []
+    mean, half = mean_interval(np.moveaxis(shares, 0, -1), confidence)
+    half = np.nan_to_num(half)  # one seed has no interval
+    low, high = np.maximum(0.0, mean - half), np.minimum(1.0, mean + half)
+    return [
+        {
+            "cell": cell,
+            "label": label,
+            "lag": lag,
+            "share": plain_value(mean[lag]),
+            "low": plain_value(low[lag]),
+            "high": plain_value(high[lag]),
+        }
+        for lag in range(int(np.flatnonzero(mean).max()) + 1)
+    ]
+
+
+def lag_chart(
+    rows: Sequence[Mapping[str, Any]], *, confidence: float = 0.95, linked: bool = False
+) -> alt.LayerChart:
+    """Draw the shares: a line and points a cell, a bar for each interval.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        As :func:`lag_rows` gives, of at most six cells.
+    linked : bool
+        Add the parameter that other charts set to highlight cells.
+    """
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    used = sorted({row["lag"] for row in rows})
+    data = inline(rows)
+    x = alt.X(
+        "lag:Q", title="lag when trained, versions", axis=_whole_ticks(used), scale=alt.Scale(nice=False)
+    )
+    y = alt.Y("share:Q", title="share of trained rollouts", axis=alt.Axis(format="%"))
+    limit = alt.Undefined if linked else 320  # a page sets its own
+    legend = alt.Legend(orient="top", columns=1, labelLimit=limit)
+    colour = alt.Color(
+        "label:N", title=None, sort=labels, legend=legend,
+        scale=alt.Scale(domain=labels, range=CATEGORIES[: len(labels)]),
+    )  # fmt: skip
+    shape = alt.Shape(
+        "label:N", title=None, sort=labels, legend=legend,
+        scale=alt.Scale(domain=labels, range=SHAPES[: len(labels)]),
+    )  # fmt: skip
+    base = alt.Chart(data).encode(x, color=colour, opacity=shade(linked))
+    level = f"{confidence:.0%}"
+    return listening(
+        alt.layer(
+            base.mark_line(strokeWidth=1.5).encode(y),
+            base.mark_rule(strokeWidth=1.5).encode(alt.Y("low:Q"), alt.Y2("high:Q")),
+            base.mark_point(filled=True, size=55).encode(
+                y,
+                shape=shape,
+                tooltip=[
+                    alt.Tooltip("label:N", title="configuration"),
+                    alt.Tooltip("lag:Q", title="lag"),
+                    alt.Tooltip("share:Q", title="share", format=".2%"),
+                    alt.Tooltip("low:Q", title=f"{level} from", format=".2%"),
+                    alt.Tooltip("high:Q", title=f"{level} to", format=".2%"),
+                ],
+            ),
+        ).properties(width=WIDTH, height=HEIGHT - 60),
+        linked,
+    )
+
+
+def _whole_ticks(used: Sequence[int]) -> alt.Axis:
+    top = max(used, default=0)
+    step = max(1, -(-top // _MOST_BINS))
+    return alt.Axis(values=list(range(0, top + 1, step)), format="d", grid=False)

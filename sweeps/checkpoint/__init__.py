@@ -1,0 +1,1 @@
+"""Checkpoints of a run, and the drill that breaks and resumes one."""

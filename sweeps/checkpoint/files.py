@@ -1,0 +1,288 @@
+"""Read and write checkpoint manifests, and find the newest whole one of a folder.
+
+The manifest is written last and in one step, so its presence proves that the save was finished; the files
+that it names are flushed before it. A load reads everything again and believes nothing that does not agree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...kernels.errors import CheckpointError, message
+from ..files import TEMPORARY_SUFFIX, sync_file, write_atomically
+from .manifest import (
+    MANIFEST_NAME,
+    DamagedCheckpointError,
+    Manifest,
+    file_record,
+    manifest_from_dict,
+    refuse_changed_components,
+)
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was passed over, or components were allowed to differ."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A checkpoint that could not be used, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class LatestCheckpoint:
+    """The newest usable checkpoint of a folder, and the newer ones that were passed over."""
+
+    manifest: Manifest
+    path: Path
+    skipped: tuple[Skipped, ...]
+
+
+def save_checkpoint(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
+    """Write a manifest in one step and flush it, and the files that it names, to the disk.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        The snapshot.
+    path : path
+        A ``.json`` file, or a folder, in which the manifest is then called ``manifest.json``. Put the step
+        into the name (``step-000010``): :func:`latest_checkpoint` orders by it.
+
+    Returns
+    -------
+    Path
+        The manifest's file.
+
+    Raises
+    ------
+    CheckpointError
+        If it cannot be written, or a file that it names is missing or differs; an older file is untouched.
+    """
+    target = _manifest_file(Path(path))
+    _check_files(manifest, target.parent)
+    text = json.dumps(manifest.payload, indent=1, allow_nan=False) + "\n"
+    try:
+        for name in manifest.payload["files"]:
+            sync_file(target.parent / name)
+        write_atomically(target, text.encode("ascii"))
+    except OSError as error:
+        raise CheckpointError(
+            message(
+                str(target),
+                "must be writable",
+                error.strerror or str(error),
+                "Free space, or name another path.",
+            )
+        ) from error
+    return target
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    components: Mapping[str, Any] | None = None,
+    allow_changed: Iterable[str] = (),
+) -> Manifest:
+    """Read a checkpoint and believe it only if everything about it is right.
+
+    Parameters
+    ----------
+    path : path
+        The manifest's file, or its folder.
+    components : mapping, optional
+        The present components, as given to :func:`make_checkpoint`; every recorded one is compared.
+    allow_changed : iterable of str
+        Components that may differ. The change is kept in ``accepted_changes``, and
+        ``make_checkpoint(previous=...)`` writes it into the next checkpoint.
+
+    Returns
+    -------
+    Manifest
+        The snapshot.
+
+    Raises
+    ------
+    CheckpointError
+        If it was altered, cut short, is of another schema, or a component differs that was not named.
+    """
+    target = _manifest_file(Path(path))
+    manifest = read_manifest(target)
+    _check_files(manifest, target.parent)
+    checked = refuse_changed_components(manifest, components, allow_changed, str(target))
+    for change in checked.accepted_changes:
+        warnings.warn(
+            f"{target}: {change['component']} was {change['saved']!r} at the save and is now "
+            f"{change['current']!r}; allowed by name, and recorded.",
+            CheckpointWarning,
+            stacklevel=2,
+        )
+    return checked
+
+
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """Read a manifest and check its schema, digest and fields, but neither components nor files.
+
+    Parameters
+    ----------
+    path : path
+        The manifest's file, or its folder.
+
+    Returns
+    -------
+    Manifest
+        For looking at; resume with :func:`load_checkpoint`.
+    """
+    target = _manifest_file(Path(path))
+    try:
+        text = target.read_bytes()
+    except OSError as error:
+        raise CheckpointError(
+            message(str(target), "must be a readable file", error.strerror or str(error), "Check the path.")
+        ) from error
+    try:
+        data = json.loads(text, object_pairs_hook=_no_repeated_keys, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise DamagedCheckpointError(
+            message(
+                str(target),
+                "must be whole JSON",
+                f"{len(text)} bytes, {error}",
+                "The file was cut short or altered; resume from an older checkpoint.",
+            )
+        ) from error
+    return manifest_from_dict(data, str(target))
+
+
+def latest_checkpoint(
+    folder: str | os.PathLike[str],
+    *,
+    components: Mapping[str, Any] | None = None,
+    allow_changed: Iterable[str] = (),
+) -> LatestCheckpoint | None:
+    """Find the newest whole checkpoint of a folder, and name every newer one that is not.
+
+    Entries are ordered by the last number in their names, as a number (``step-9`` before ``step-10``). An
+    entry is a ``.json`` file or a sub-folder with a ``manifest.json``, and has a number in its name; others
+    are left alone. Damage is passed over with a :class:`CheckpointWarning`. Another schema or other
+    components are not: an older checkpoint would hide that the environment changed.
+
+    Parameters
+    ----------
+    folder : path
+        Where the run saves.
+    components, allow_changed
+        As in :func:`load_checkpoint`.
+
+    Returns
+    -------
+    LatestCheckpoint or None
+        None if no save was ever finished there: a fresh start, with a warning that names what was begun.
+
+    Raises
+    ------
+    CheckpointError
+        If finished checkpoints are there and none is whole any more (starting again from nothing would be
+        silent data loss), or the newest whole one may not be resumed.
+    """
+    skipped: list[Skipped] = []
+    damaged = False
+    for path in _entries(Path(folder)):
+        unfinished = _unfinished(path)
+        if unfinished:
+            skipped.append(Skipped(path, unfinished))
+            continue
+        try:
+            manifest = load_checkpoint(path, components=components, allow_changed=allow_changed)
+        except DamagedCheckpointError as error:
+            damaged = True
+            skipped.append(Skipped(path, str(error)))
+            continue
+        _warn_of_skipped(f"resuming from {path}", skipped)
+        return LatestCheckpoint(manifest, path, tuple(skipped))
+    if damaged:
+        raise CheckpointError(
+            f"{folder}: must hold at least one whole checkpoint (got {_reasons(skipped)}). "
+            "Restore one from a backup, or name an empty folder to start again from nothing."
+        )
+    _warn_of_skipped(f"{folder} holds no finished checkpoint", skipped)
+    return None
+
+
+def _warn_of_skipped(beginning: str, skipped: list[Skipped]) -> None:
+    if skipped:
+        text = f"{beginning}; passed over: {_reasons(skipped)}"
+        warnings.warn(text, CheckpointWarning, stacklevel=3)
+
+
+def _reasons(skipped: list[Skipped]) -> str:
+    return "; ".join(item.reason for item in skipped)
+
+
+def _check_files(manifest: Manifest, folder: Path) -> None:
+    for name, recorded in manifest.payload["files"].items():
+        path = folder / name
+        try:
+            found = file_record(path)
+        except OSError:
+            found = None
+        if found != recorded:
+            shown = "no such file" if found is None else f"{found['bytes']} bytes, {found['sha256'][:12]}…"
+            raise DamagedCheckpointError(
+                message(
+                    str(path),
+                    f"must be the saved file of {recorded['bytes']} bytes, {recorded['sha256'][:12]}…",
+                    shown,
+                    "Restore it, or resume from an older checkpoint.",
+                )
+            )
+
+
+def _manifest_file(path: Path) -> Path:
+    return path / MANIFEST_NAME if path.is_dir() else path
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Give the checkpoints of a folder, whole or not, newest first; a bare manifest counts as the oldest."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for path in folder.iterdir():
+        stem = path.name.removesuffix(TEMPORARY_SUFFIX).split(".json")[0]
+        numbers = re.findall(r"\d+", stem)
+        ours = path.is_dir() or path.suffix == ".json" or re.search(r"\.json\..*\.tmp$", path.name)
+        if ours and (numbers or path.name == MANIFEST_NAME):
+            found.append((int(numbers[-1]) if numbers else -1, path.name, path))
+    return [path for _, _, path in sorted(found, reverse=True)]
+
+
+def _unfinished(path: Path) -> str:
+    """Say if this is what an interrupted save leaves: a temporary file, or a folder without its manifest."""
+    if path.name.endswith(TEMPORARY_SUFFIX):
+        rule = "must be a finished checkpoint"
+    elif path.is_dir() and not (path / MANIFEST_NAME).exists():
+        rule = f"must have a {MANIFEST_NAME}, which is written last"
+    else:
+        return ""
+    return message(str(path), rule, "what an interrupted save left", "Delete it once the run has resumed.")
+
+
+def _no_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) != len(keys):
+        raise ValueError("a key is given twice")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,46 @@
+"""``lagsweep ledger models``: the shipped model shapes, their parameters and sources."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command(name="models")
+@click.option("--sources", is_flag=True, help="Name the sources of every shape and total.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+def command(sources: bool, as_json: bool) -> None:
+    """List the shipped model shapes with their sources.
+
+    A total is "published" when a source outside this package states it, and "computed" when only the shape
+    gives it.
+    """
+    from ...memory.models import model_rows
+
+    rows = model_rows()
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    from .print import console, print_table
+
+    out = console()
+    headings = ("Model", "Parameters", "Active", "Total is", "Layers", "KV heads")
+    table = [
+        (
+            row["model"],
+            f"{row['parameters']:,}",
+            f"{row['active_parameters'] / 1e9:.2f} B",
+            row["parameters_label"],
+            str(row["layers"]),
+            str(row["kv_heads"]),
+        )
+        for row in rows
+    ]
+    print_table(out, headings, table)
+    if sources:
+        for row in rows:
+            out.print(f"\n{row['model']}")
+            for source in row["sources"]:
+                out.print(f"  shape: {source}")
+            out.print(f"  total: {row['parameters_source'] or 'computed from the shape'}")

@@ -1,0 +1,1 @@
+"""What one run is: fields, their types and the rules between them."""

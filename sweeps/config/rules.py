@@ -1,0 +1,282 @@
+"""Rules between the fields of a configuration: what contradicts itself is refused, with the reason.
+
+A configuration that merely stalls or starves is legal: real systems have both, and the simulator reports
+them. Refused is only what has no meaning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...kernels.errors import message
+
+if TYPE_CHECKING:
+    from .config import PipelineConfig
+
+MAXIMUM_TICKS = 2**52
+TICKS_PER_SECOND = 1_000_000
+
+
+def ticks(seconds: float) -> int:
+    """Turn seconds into whole microseconds, as the model does.
+
+    Examples
+    --------
+    >>> ticks(1.5)
+    1500000
+    """
+    scaled = seconds * 1e6 + 0.5
+    return MAXIMUM_TICKS if scaled >= MAXIMUM_TICKS else int(scaled)
+
+
+def contradictions(config: PipelineConfig) -> list[str]:
+    """List every contradiction between fields, as error texts; empty when there is none."""
+    return [
+        *_time(config),
+        *_level_1(config),
+        *_level_2(config),
+        *_batches(config),
+        *_queue(config),
+        *_stale_work(config),
+        *_sequential(config),
+    ]
+
+
+def _time(config: PipelineConfig) -> list[str]:
+    found = []
+    horizon = ticks(config.duration_seconds)
+    if horizon < 1:
+        found.append(
+            message(
+                "duration_seconds",
+                "must be at least half a microsecond",
+                config.duration_seconds,
+                "Give a longer horizon.",
+            )
+        )
+    elif ticks(config.warmup_seconds) >= horizon:
+        found.append(
+            message(
+                "warmup_seconds",
+                f"must be below duration_seconds, which is {config.duration_seconds:g}",
+                config.warmup_seconds,
+                "Shorten the warm-up or lengthen the run.",
+            )
+        )
+    # The general engine's keys spend one more bit, on what comes first within a tick.
+    slot_bits = max(1, (config.rollout_workers - 1).bit_length()) + 1
+    if (horizon + 1) << slot_bits >= 2**63:
+        found.append(
+            message(
+                "duration_seconds",
+                f"must be below {2 ** (63 - slot_bits) / 1e6:.3g} with {config.rollout_workers} "
+                "rollout_workers",
+                config.duration_seconds,
+                "Shorten the run: time and slot share one 64-bit key.",
+            )
+        )
+    return found
+
+
+def _level_1(config: PipelineConfig) -> list[str]:
+    found: list[str] = []
+    law = config.response_length
+    if config.batch_tokens is None and config.batch_groups is None:
+        found.append(
+            message("batch_tokens", "must be given unless batch_groups is", None, "Give one of the two.")
+        )
+    if law.maximum * config.rollout_workers * config.group_size >= 2**60:
+        found.append(
+            message(
+                "response_length",
+                "maximum times rollout_workers must stay below 2**60 tokens",
+                law.maximum,
+                "Cut the law at a smaller maximum.",
+            )
+        )
+    if config.admission == "reserve":
+        found += _reserve(config)
+    return found
+
+
+def _reserve(config: PipelineConfig) -> list[str]:
+    if config.max_queue_tokens is None:
+        return [message("admission", "'reserve' needs a queue cap", "reserve", "Set max_queue_tokens.")]
+    needed = config.response_length.maximum * config.group_size
+    if config.mode == "bounded_async" and config.max_queue_tokens < needed:
+        return [
+            message(
+                "max_queue_tokens",
+                f"with admission 'reserve' must be at least {needed}, the longest response"
+                + (" times group_size" if config.group_size > 1 else ""),
+                config.max_queue_tokens,
+                "Raise the cap, cut the length law, or use admission 'threshold'.",
+            )
+        ]
+    return []
+
+
+def _needs(config: PipelineConfig, name: str, what: str, setting: str) -> str:
+    value: Any = getattr(config, name)
+    return message(name, f"has an effect with {what} only", value, f"Set {setting} or leave it out.")
+
+
+def _level_2(config: PipelineConfig) -> list[str]:
+    found = []
+    if config.decode_slowdown_per_rollout > 0 and ticks(config.duration_seconds) >= 2**39:
+        found.append(
+            message(
+                "duration_seconds",
+                "must be below 549755.813888 (2**39 ticks) with decode_slowdown_per_rollout",
+                config.duration_seconds,
+                "Shorten the run, or switch the slowdown off.",
+            )
+        )
+    if config.environment_seconds is not None and config.response_length.paired_seconds is not None:
+        found.append(
+            message(
+                "environment_seconds",
+                "must be none when response_length is a trace of (tokens, seconds) pairs",
+                config.environment_seconds,
+                "Drop one of the two.",
+            )
+        )
+    if config.publication != "abort":
+        for name in ("resume_seconds", "reprefill_tokens_per_second"):
+            if getattr(config, name):
+                found.append(_needs(config, name, "publication 'abort'", "publication='abort'"))
+    if config.prompt_tokens >= 2**36:
+        found.append(
+            message(
+                "prompt_tokens",
+                "must be below 2**36, so that a batch's tokens fit into 64 bits",
+                config.prompt_tokens,
+                "Give the tokens of one prompt.",
+            )
+        )
+    return found
+
+
+def _batches(config: PipelineConfig) -> list[str]:
+    """Rules of batches by count, and of what needs them."""
+    found = []
+    groups = config.batch_groups
+    if groups is not None and config.batch_tokens is not None:
+        found.append(
+            message(
+                "batch_tokens",
+                "must be none when batch_groups is given",
+                config.batch_tokens,
+                "Set batch_tokens=None, or leave batch_groups out.",
+            )
+        )
+    if groups is None:
+        if config.admit == "batch":
+            found.append(_needs(config, "admit", "batch_groups", "batch_groups"))
+        if config.queue_order == "started":
+            found.append(_needs(config, "queue_order", "batch_groups", "batch_groups"))
+        found += [
+            message(
+                f"limits.{index}.done",
+                "must be 'popped' when batches are counted in tokens",
+                limit.done,
+                "Use done='popped', or batches by batch_groups.",
+            )
+            for index, limit in enumerate(config.limits)
+            if limit.done != "popped"
+        ]
+    elif config.updates_per_batch > groups:
+        found.append(
+            message(
+                "updates_per_batch",
+                f"must be at most batch_groups, which is {groups}",
+                config.updates_per_batch,
+                "An update needs at least one group.",
+            )
+        )
+    if config.one_batch_at_a_time and config.admit != "batch":
+        found.append(_needs(config, "one_batch_at_a_time", "admit 'batch'", "admit='batch'"))
+    if config.prompt_sigma > 0 and config.group_size > 1 and config.response_length.group_starts is not None:
+        found.append(
+            message(
+                "prompt_sigma",
+                "must be 0 when response_length is a trace of groups, whose lengths are alike already",
+                config.prompt_sigma,
+                "Drop one of the two.",
+            )
+        )
+    return found
+
+
+def _queue(config: PipelineConfig) -> list[str]:
+    """Rules of a full queue."""
+    found = []
+    drops = config.queue_overflow == "drop_oldest"
+    if drops != (config.max_queue_groups is not None):
+        found.append(
+            message(
+                "max_queue_groups",
+                "belongs to queue_overflow 'drop_oldest'",
+                config.max_queue_groups,
+                "Give both or neither.",
+            )
+        )
+    if config.admission == "reserve":
+        if drops:
+            found.append(
+                message(
+                    "admission",
+                    "must be 'threshold' with queue_overflow 'drop_oldest': the cap then closes nothing",
+                    "reserve",
+                    "Leave it out, or let the queue block.",
+                )
+            )
+        reserved = config.response_length.maximum * config.group_size * (config.batch_groups or 1)
+        if config.admit == "batch" and reserved >= 2**60:
+            found.append(
+                message(
+                    "batch_groups",
+                    "times group_size times the longest response must stay below 2**60 tokens",
+                    config.batch_groups,
+                    "Admit group by group, or cut the length law.",
+                )
+            )
+    return found
+
+
+def _stale_work(config: PipelineConfig) -> list[str]:
+    """Rules of what happens to work that is too old."""
+    found = []
+    requeues = config.stale_action == "requeue"
+    if requeues and config.stale_check == "never" and not config.cancel_in_flight:
+        found.append(
+            message(
+                "stale_action",
+                "'requeue' has nothing to requeue with stale_check 'never' and without cancel_in_flight",
+                "requeue",
+                "Choose stale_check 'update' or 'dequeue', or set cancel_in_flight.",
+            )
+        )
+    if config.redraw_on_requeue and not requeues:
+        found.append(_needs(config, "redraw_on_requeue", "stale_action 'requeue'", "stale_action='requeue'"))
+    return found
+
+
+def _sequential(config: PipelineConfig) -> list[str]:
+    """`sequential` is a baseline: the engine's options of level 2 fit it, rules about overlap do not."""
+    if config.mode != "sequential":
+        return []
+    from .config import PipelineConfig
+
+    fields = PipelineConfig.model_fields
+    return [
+        message(
+            name,
+            "must be left out with mode 'sequential', a baseline without groups and limits",
+            getattr(config, name),
+            "Use mode 'bounded_async' with limits that make it synchronous.",
+        )
+        for name, field in fields.items()
+        if field.json_schema_extra["level"] == 3
+        and getattr(config, name) != field.get_default(call_default_factory=True)
+    ]

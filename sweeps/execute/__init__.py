@@ -1,0 +1,1 @@
+"""A sweep carried out: units of work, threads or Dask, progress."""

@@ -1,0 +1,51 @@
+"""Say that kernels are compiled, once, and keep that time out of every figure of the run."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ..config.config import PipelineConfig
+from .progress import Progress, duration
+
+_KERNEL_FILES = {True: "lean_cells.run_cells_kernel-*.nbi", False: "general.*_kernel-*.nbi"}
+
+
+def compile_first(config: PipelineConfig, progress: Progress) -> float:
+    """Compile the kernels that a configuration needs, if they are not kept from an earlier run.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Any cell of the sweep.
+    progress : Progress
+        Told before and after.
+
+    Returns
+    -------
+    float
+        The seconds it took; 0 if nothing was to do.
+    """
+    if kernels_are_kept(config.is_level_1):
+        return 0.0
+    from ..runs.many import simulate_batch
+
+    progress.note("compiling the kernels; this happens once and takes some ten seconds")
+    began = time.perf_counter()
+    simulate_batch([config.replace(stop_after_updates=1)], np.zeros(1, np.uint64))
+    seconds = time.perf_counter() - began
+    progress.note(f"compiled in {duration(seconds)}")
+    return seconds
+
+
+def kernels_are_kept(level_1: bool) -> bool:
+    """Tell whether the machine code of this exact source is in the cache (or nothing is compiled at all)."""
+    from numba import config
+
+    from ...kernels._jit import cache_folder
+
+    folder = cache_folder()
+    return bool(getattr(config, "DISABLE_JIT", 0)) or (
+        folder is not None and any(folder.glob(_KERNEL_FILES[level_1]))
+    )

@@ -1,0 +1,162 @@
+"""What a sweep would do: cells, bytes, time from a short calibration, and what a resume would do."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...kernels.errors import StoreError
+from ..spec.spec import SweepSpec
+from .compiling import compile_first
+from .plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
+from .progress import Progress, duration
+from .threads import default_threads
+
+CALIBRATION_SECONDS = 1.0
+CALIBRATION_CELLS = 32
+CALIBRATION_SEEDS = 32
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a sweep would do.
+
+    Attributes
+    ----------
+    facts : dict
+        For JSON.
+    text : str
+        For people.
+    """
+
+    facts: dict[str, Any]
+    text: str
+
+
+def dry_run_report(
+    spec: SweepSpec,
+    folder: Path,
+    unit_runs: int | None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> DryRun:
+    """Work out what running a sweep into a folder would do; nothing is written.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds a sweep that this one does not extend.
+    """
+    parts = plan_parts(spec, unit_runs)
+    cells = parts[0]
+    plan, left, done = _against_store(spec, folder, parts)
+    compile_first(spec.base, progress or Progress())
+    run_seconds, measured = calibrate(cells)
+    workers = threads or default_threads()
+    facts: dict[str, Any] = {
+        "store": str(folder),
+        "fingerprint": spec.fingerprint,
+        "cells": cells.design.size,
+        "excluded_cells": int(cells.excluded.sum()),
+        "seeds": len(spec.seeds),
+        "runs": total_runs(parts),
+        "baseline_runs": sum(part.runs for part in parts if part.name != CELLS),
+        "units": sum(part.layout.count for part in parts),
+        "runs_per_unit": math.prod(cells.layout.chunks),
+        "bytes_uncompressed": bytes_in_memory(parts),
+        "seconds_per_run": run_seconds,
+        "runs_measured": measured,
+        "threads": workers,
+        "plan": plan,
+        "runs_done": done,
+        "runs_left": left,
+        "estimated_seconds": run_seconds * left / workers,
+    }
+    return DryRun(facts, _text(spec, facts))
+
+
+def _against_store(spec: SweepSpec, folder: Path, parts: list[Part]) -> tuple[str, int, int]:
+    """Tell what would happen to the folder, and how many runs are left and done."""
+    from ..spec.union import added, union_spec
+    from ..store.store import SweepStore
+
+    if not folder.exists():
+        return "make the store and run everything", total_runs(parts), 0
+    store = SweepStore(folder)
+    done = sum(int(store.done_mask(part, unit).sum()) for part, unit in store.units())
+    if store.spec.fingerprint == spec.fingerprint:
+        left = max(0, sum(math.prod(part.layout.shape) for part in store.parts) - done)
+        if left == 0 and not store.complete:
+            return "mark the store complete", 0, done
+        return ("go on where it was" if left else "nothing: the store is complete"), left, done
+    try:
+        union = union_spec(store.spec, spec, folder)
+    except StoreError as error:
+        raise StoreError(str(error)) from None
+    if union.fingerprint == store.spec.fingerprint:
+        return "nothing new: the store holds this and more", 0, done
+    left = max(0, sum(math.prod(part.layout.shape) for part in plan_parts(union)) - done)
+    return f"extend the store by {added(store.spec, union)}", left, done
+
+
+def calibrate(part: Part) -> tuple[float, int]:
+    """Measure the seconds of one run on one core: some cells and seeds, spread over the sweep.
+
+    Returns
+    -------
+    tuple of float and int
+        Seconds of a run, and on how many runs they were measured.
+    """
+    from ..runs.many import RECORD_NOTHING
+    from .work import run_block
+
+    kept = np.flatnonzero(~part.excluded.reshape(-1))
+    # Strides that share no factor with most sizes, so that each axis is met at several values.
+    cells = kept[np.unique((np.arange(min(CALIBRATION_CELLS, len(kept))) * 7919) % len(kept))]
+    seeds = part.seeds[(np.arange(min(CALIBRATION_SEEDS, len(part.seeds))) * 104_729) % len(part.seeds)]
+    configs = part.configs(cells)
+    # The first call loads the kernels; it is not a run's time.
+    run_block(configs[:1], seeds[:1], RECORD_NOTHING, None)
+    began, runs = time.perf_counter(), 0
+    for seed in seeds:
+        # Together, as in the sweep: the configurations of a seed share its draws.
+        run_block(configs, np.array([seed], np.uint64), RECORD_NOTHING, None)
+        runs += len(configs)
+        if time.perf_counter() - began > CALIBRATION_SECONDS:
+            break
+    return (time.perf_counter() - began) / runs, runs
+
+
+def _text(spec: SweepSpec, facts: dict[str, Any]) -> str:
+    axes = ", ".join(
+        f"{name} {len(set(map(str, values)))}" for name, (_, values) in spec.design.columns.items()
+    )
+    excluded = f", {facts['excluded_cells']:,} excluded" if facts["excluded_cells"] else ""
+    baseline = f", {facts['baseline_runs']:,} of them the baseline" if facts["baseline_runs"] else ""
+    until = f"; at most, until {spec.until}" if spec.until else ""
+    return "\n".join(
+        [
+            f"store      {facts['store']}",
+            f"cells      {facts['cells']:,}{excluded} ({axes or 'no axes'})",
+            f"runs       {facts['runs']:,} at {facts['seeds']:,} seeds{baseline}{until}",
+            f"units      {facts['units']:,} of about {facts['runs_per_unit']:,} runs",
+            f"size       {_bytes(facts['bytes_uncompressed'])} before compression",
+            f"time       {duration(facts['estimated_seconds'])} on {facts['threads']} threads "
+            f"({facts['seconds_per_run'] * 1e3:.3g} ms a run, measured on {facts['runs_measured']} runs)",
+            f"would      {facts['plan']} ({facts['runs_left']:,} runs left, {facts['runs_done']:,} done)",
+        ]
+    )
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return ""

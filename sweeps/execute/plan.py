@@ -1,0 +1,204 @@
+"""A spec made ready to run: its parts, each a block of cells × seeds with a layout of units.
+
+The part ``cells`` is the sweep itself. The part ``baseline`` is the sequential pipeline with the same work,
+hardware and seeds: it varies only along the axes that matter to it, so beside a grid of queue cap, lag and
+cadence it is one cell. Its variables carry the prefix ``baseline_``, and so they broadcast against the
+sweep's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...kernels.pipeline.metrics import ENGINE_METRICS, LAG_BINS, METRICS, Metric
+from ..config.config import PipelineConfig, field_level
+from ..spec.axes import is_knob
+from ..spec.cells import configs_of, unchecked_config
+from ..spec.design import Design
+from ..spec.identity import cell_ids
+from ..spec.spec import SweepSpec
+from ..spec.stopping import parse_rule
+from .units import EVENT_SECONDS, Layout, choose_chunks, default_unit_runs
+
+CELLS = "cells"
+BASELINE = "baseline"
+BASELINE_PREFIX = "baseline_"
+UNIT_ROWS = 4_000_000  # rows of a unit's tables, at most about
+# What the sequential loop never looks at; its cadence is 1, so that every lag is 0.
+_NOT_OF_BASELINE = (
+    "mode", "seed", "max_queue_tokens", "admission", "max_policy_lag", "sync_every_updates",
+    "drift_per_version",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """Cells × seeds that are run and kept in the same way.
+
+    Parameters
+    ----------
+    name : str
+        ``cells`` or ``baseline``.
+    base : PipelineConfig
+    design : Design
+    seeds : ndarray of uint64
+    excluded : ndarray of bool
+        In the design's shape.
+    metrics : tuple of Metric
+    prefix : str
+        In front of every variable's name.
+    layout : Layout
+    keep_lag_counts : bool
+    """
+
+    name: str
+    base: PipelineConfig
+    design: Design
+    seeds: np.ndarray
+    excluded: np.ndarray
+    metrics: tuple[Metric, ...]
+    prefix: str
+    layout: Layout
+    keep_lag_counts: bool
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The dimensions of its variables."""
+        return (*self.design.dims, "seed")
+
+    @cached_property
+    def cell_ids(self) -> np.ndarray:
+        """The id of every cell (int64, in the design's shape)."""
+        return cell_ids(self.base, self.design)
+
+    @cached_property
+    def runs(self) -> int:
+        """How many runs it has, excluded cells apart."""
+        return int((~self.excluded).sum()) * len(self.seeds)
+
+    def configs(self, cells: Sequence[int] | np.ndarray) -> list[PipelineConfig]:
+        """Build the configurations of some cells."""
+        return configs_of(self.base, self.design, cells)
+
+    def with_chunks(self, chunks: Sequence[int]) -> Part:
+        """Give the same part cut into other units."""
+        layout = Layout(self.layout.shape, tuple(chunks))
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Part(**{**fields, "layout": layout})
+
+
+def reported_metrics(configs_above_level_1: bool) -> tuple[Metric, ...]:
+    """Give the metrics that a sweep reports: those of the general engine only where it is needed."""
+    return (*METRICS, *ENGINE_METRICS) if configs_above_level_1 else METRICS
+
+
+def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:
+    """Make the parts of a sweep.
+
+    Parameters
+    ----------
+    spec : SweepSpec
+    unit_runs : int, optional
+        Runs of a unit, about; chosen from the configuration when left out.
+    """
+    above = not is_level_1(spec)
+    wanted = unit_runs or wanted_unit_runs(spec)
+    parts = [_part(CELLS, spec, spec.base, spec.design, reported_metrics(above), wanted)]
+    baseline = baseline_design(spec)
+    if spec.baseline and baseline is not None:
+        parts.append(_part(BASELINE, spec, *baseline, METRICS, wanted))
+    return parts
+
+
+def _part(
+    name: str,
+    spec: SweepSpec,
+    base: PipelineConfig,
+    design: Design,
+    metrics: tuple[Metric, ...],
+    unit_runs: int,
+) -> Part:
+    is_baseline = name == BASELINE
+    seeds = len(spec.seeds)
+    chunks = choose_chunks(design.shape, seeds, unit_runs)
+    if spec.until is not None and not is_baseline:
+        chunks = parse_rule(spec.until).chunks(design.shape, seeds, unit_runs)
+    return Part(
+        name=name,
+        base=base,
+        design=design,
+        seeds=np.array(spec.seeds, dtype=np.uint64),
+        excluded=np.zeros(design.shape, bool) if is_baseline else spec.excluded,
+        metrics=metrics,
+        prefix=BASELINE_PREFIX if is_baseline else "",
+        layout=Layout((*design.shape, seeds), chunks),
+        keep_lag_counts=not is_baseline,
+    )
+
+
+def is_level_1(spec: SweepSpec) -> bool:
+    """Tell whether no cell uses an option of levels 2 and 3."""
+    return spec.base.is_level_1 and all(
+        not is_knob(field) and field_level(field) == 1 for field in spec.design.fields.values()
+    )
+
+
+def baseline_design(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
+    """Give the sequential baseline of a sweep: its base and the cells along the axes that matter to it.
+
+    None where it has no meaning: options of levels 2 and 3, or a sweep that is about the mode itself.
+    """
+    fields = spec.design.fields
+    if not is_level_1(spec) or "mode" in fields.values() or spec.base.mode == "sequential":
+        return None
+    columns = {
+        name: column for name, column in spec.design.columns.items() if fields[name] not in _NOT_OF_BASELINE
+    }
+    used = sorted({dim for dim, _ in columns.values()})
+    design = Design(
+        tuple(spec.design.dims[dim] for dim in used),
+        tuple(spec.design.shape[dim] for dim in used),
+        {name: (used.index(dim), values) for name, (dim, values) in columns.items()},
+    )
+    return spec.base.replace(mode="sequential", sync_every_updates=1), design
+
+
+def guessed_rollouts(base: PipelineConfig, design: Design) -> float:
+    """Guess how many rollouts one run has, from the settings alone: the cut is the same everywhere."""
+    corner = design.settings(design.size - 1) if design.size else {}
+    config = unchecked_config(base, corner)
+    decode = config.response_length.mean_tokens / config.decode_tokens_per_second
+    seconds = max(config.rollout_overhead_seconds + decode, 1e-6)
+    return config.rollout_workers * config.duration_seconds / seconds
+
+
+def guessed_run_seconds(base: PipelineConfig, design: Design) -> float:
+    """Guess one run's seconds on one core, from the settings alone."""
+    return max(1e-5, guessed_rollouts(base, design) * EVENT_SECONDS)
+
+
+def wanted_unit_runs(spec: SweepSpec) -> int:
+    """Choose how many runs a unit has: about two seconds of work, and rows that fit well into memory."""
+    runs = default_unit_runs(guessed_run_seconds(spec.base, spec.design))
+    if spec.tables or spec.masks:
+        # A run has about two events a rollout; batches have fewer rows, but then there is room.
+        runs = min(runs, max(1, int(UNIT_ROWS / max(1.0, 2 * guessed_rollouts(spec.base, spec.design)))))
+    return runs
+
+
+def total_runs(parts: Sequence[Part]) -> int:
+    """Count the runs of all parts."""
+    return sum(part.runs for part in parts)
+
+
+def bytes_in_memory(parts: Sequence[Part]) -> int:
+    """Tell how many bytes the variables of all parts take, uncompressed."""
+    return sum(
+        math.prod(part.layout.shape) * (8 * len(part.metrics) + 1 + (8 * LAG_BINS) * part.keep_lag_counts)
+        for part in parts
+    )

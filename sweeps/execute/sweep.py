@@ -1,0 +1,199 @@
+"""Run a sweep, in memory or into a store, on threads, in the calling thread, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.errors import ConfigError, message, nearest
+from ..config.config import PipelineConfig
+from ..results.dataset import build_dataset
+from ..runs.many import DONE, Record
+from ..spec.spec import SweepSpec, make_spec
+from ..spec.stopping import parse_rule, run_rounds
+from ..store.masks import masks_of
+from .compiling import compile_first
+from .plan import CELLS, Part, guessed_run_seconds, plan_parts, total_runs
+from .progress import Progress, checked_progress
+from .threads import checked_threads, run_units
+from .work import UnitArrays, UnitWork, empty_arrays, tell_failures
+
+if TYPE_CHECKING:
+    import xarray
+
+EXECUTORS = ("threads", "serial")
+
+
+def run_sweep(
+    base: PipelineConfig,
+    axes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    seeds: int | Iterable[int],
+    store: str | Path | None = None,
+    executor: Any = "threads",
+    threads: int | None = None,
+    masks: bool = False,
+    tables: Sequence[str] = (),
+    progress: Any = None,
+) -> xarray.Dataset:
+    """Run every combination of the axes' values at every seed.
+
+    Parameters
+    ----------
+    base : PipelineConfig
+        What no axis changes.
+    axes : mapping, or sequence of mappings
+        Axis -> values, or a range as ``{"from": 1, "to": 4}``. The axes are ``queue_cap``, ``max_lag``,
+        ``sync_cadence``, or any field. Several mappings are groups: zipped inside, crossed with each other.
+    seeds : int or iterable of int
+        A number n means ``base.seed`` … ``base.seed + n - 1``.
+    store : path, optional
+        A folder that keeps the result; the same call goes on where an interrupted one was.
+    executor : {"threads", "serial"} or a Dask client
+    threads : int, optional
+        One for each CPU when left out.
+    masks : bool
+        Add boolean masks over ``rollout``: ``completed``, ``trained``, ``truncated``.
+    tables : sequence of str
+        Long tables to keep in the store: ``batches``, ``timeline``, ``rollouts``.
+    progress : bool, callable or Progress, optional
+        True shows a bar; a function is called with (done, total).
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions: the axes, then ``seed``; one variable per metric; ``status`` says what became of a run.
+
+    Raises
+    ------
+    ConfigError
+        For anything wrong in the arguments, before anything runs.
+    StoreError
+        If the store cannot be made, resumed or extended.
+
+    Examples
+    --------
+    >>> base = PipelineConfig(duration_seconds=30)
+    >>> ds = run_sweep(base, axes={"max_lag": [0, 1, 2], "sync_cadence": [1, 2]}, seeds=4)
+    >>> dict(ds.sizes)
+    {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
+    """
+    spec = make_spec(base, axes, seeds, masks=masks, tables=tables)
+    return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
+
+
+def run_spec(
+    spec: SweepSpec,
+    store: str | Path | None = None,
+    executor: Any = "threads",
+    threads: int | None = None,
+    progress: Any = None,
+    cancel: threading.Event | None = None,
+) -> xarray.Dataset:
+    """Run a sweep that is given as a spec; arguments as :func:`run_sweep`.
+
+    Raises
+    ------
+    ConfigError, StoreError
+        As :func:`run_sweep`.
+    Cancelled
+        If `cancel` was set.
+    """
+    observer = checked_progress(progress)
+    stop = cancel or threading.Event()
+    workers = thread_count(executor, threads)
+    if spec.tables and store is None:
+        raise ConfigError(
+            message("tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'.")
+        )
+    if store is not None:
+        from ..store.writing import run_into_store
+
+        return run_into_store(
+            spec, Path(store), executor=executor, threads=threads, progress=observer, cancel=stop
+        )
+    compile_first(spec.base, observer)
+    if workers is None:
+        from .dask import run_in_memory
+
+        return run_in_memory(spec, executor, progress=observer, cancel=stop)
+    return _run_in_memory(spec, workers, observer, stop)
+
+
+def thread_count(executor: Any, threads: int | None) -> int | None:
+    """Read the executor: a number of threads, 0 for the calling thread, None for a Dask client.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these.
+    """
+    count = checked_threads(threads)
+    if executor == "threads":
+        return count
+    if executor == "serial":
+        return 0
+    if hasattr(executor, "scheduler_info") and hasattr(executor, "submit"):
+        return None
+    hint = nearest(executor, EXECUTORS) if isinstance(executor, str) else ""
+    raise ConfigError(
+        message("executor", "must be 'threads', 'serial' or a Dask client", executor, hint or "Leave it out.")
+    )
+
+
+def _run_in_memory(
+    spec: SweepSpec, threads: int, progress: Progress, cancel: threading.Event
+) -> xarray.Dataset:
+    parts = [one_unit(part) for part in plan_parts(spec)]
+    results = [(part, new_arrays(part)) for part in parts]
+    progress.begin(total_runs(parts))
+
+    def execute(part: Part, arrays: UnitArrays, todo: np.ndarray) -> None:
+        record = Record(rollouts=spec.masks and part.name == CELLS)
+        work = UnitWork(part, (0,) * len(part.layout.shape), arrays, todo, record)
+        run_units(
+            [work] if work.runs else [],
+            runs=work.runs,
+            threads=threads,
+            unit_done=lambda work: tell_failures(work.part, work.unit, work.arrays.failures, progress),
+            progress=progress,
+            cancel=cancel,
+            run_seconds=guessed_run_seconds(spec.base, spec.design),
+        )
+
+    try:
+        for part, arrays in results:
+            if spec.until is None or part.name != CELLS:
+                execute(part, arrays, np.ones(arrays.status.shape, bool))
+            else:
+                _run_rounds(spec.until, part, arrays, execute, progress)
+    finally:
+        progress.end()
+    masks = masks_of(results[0][1], parts[0].layout.shape) if spec.masks else None
+    return build_dataset(spec, results, masks)
+
+
+def _run_rounds(until: str, part: Part, arrays: UnitArrays, execute: Any, progress: Progress) -> None:
+    def run(open_cells: np.ndarray, first: int, last: int) -> None:
+        todo = np.zeros(arrays.status.shape, bool)
+        todo[open_cells, first:last] = True
+        execute(part, arrays, todo)
+
+    def read(metric: str, seeds: int) -> np.ndarray:
+        values = arrays.metrics[metric][:, :seeds].astype(np.float64)
+        return np.where(arrays.status[:, :seeds] == DONE, values, np.nan)
+
+    run_rounds(parse_rule(until), part, run, read, progress)
+
+
+def one_unit(part: Part) -> Part:
+    """Give a part cut into a single unit: in memory there is nothing to write, and blocks are cut anyway."""
+    return part.with_chunks([max(1, size) for size in part.layout.shape])
+
+
+def new_arrays(part: Part) -> UnitArrays:
+    """Make the arrays of a whole part."""
+    return empty_arrays(part.metrics, part.design.size, len(part.seeds), lag_counts=part.keep_lag_counts)

@@ -1,0 +1,204 @@
+"""One unit in hand: its arrays, the runs still to do, and one block of it run and filed."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...kernels.pipeline.metrics import LAG_BINS, Metric
+from ..config.config import PipelineConfig
+from ..runs.many import DONE, FAILED, BatchResult, Cancelled, Record, simulate_batch
+from ..spec.cells import describe_cell
+from .plan import Part
+from .progress import Progress
+from .units import unit_name
+
+NOT_RUN, EXCLUDED = 0, 3
+NOT_RUN_INTEGER = -1  # what an integer metric holds where no run was done; `status` says so too
+STATUS_NAMES = ("not run", "done", "failed", "excluded")
+
+
+@dataclass
+class Failure:
+    """Why a run failed: one line, and the traceback for whoever mends it."""
+
+    reason: str
+    details: str = ""
+
+
+@dataclass
+class UnitArrays:
+    """What the runs of one unit gave, as (cells, seeds) arrays.
+
+    Attributes
+    ----------
+    metrics : dict of ndarray, each (cells, seeds)
+    lag_counts : ndarray of int64, (cells, seeds, 65), or None
+    status : ndarray of uint8, (cells, seeds)
+    failures : dict
+        (cell, seed) -> Failure, places within the unit.
+    tables : dict of list
+        Recorded columns; ``config`` and ``seed_index`` are places within the unit.
+    """
+
+    metrics: dict[str, np.ndarray]
+    lag_counts: np.ndarray | None
+    status: np.ndarray
+    failures: dict[tuple[int, int], Failure] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, np.ndarray]]] = field(default_factory=dict)
+
+
+def empty_arrays(metrics: Sequence[Metric], cells: int, seeds: int, *, lag_counts: bool) -> UnitArrays:
+    """Make arrays in which nothing is done: -1, NaN, status 0."""
+    return UnitArrays(
+        metrics={
+            metric.name: np.full((cells, seeds), fill_value(metric.dtype), metric.dtype) for metric in metrics
+        },
+        lag_counts=np.zeros((cells, seeds, LAG_BINS), np.int64) if lag_counts else None,
+        status=np.zeros((cells, seeds), np.uint8),
+    )
+
+
+def fill_value(dtype: str) -> float | int:
+    """Give what a metric of this type holds where no run was done."""
+    return np.nan if np.dtype(dtype).kind == "f" else NOT_RUN_INTEGER
+
+
+class UnitWork:
+    """A unit with its arrays and the runs still to do.
+
+    Parameters
+    ----------
+    part : Part
+    unit : tuple of int
+        Its place in the part's layout.
+    arrays : UnitArrays
+        Written in place.
+    todo : ndarray of bool, (cells, seeds)
+    record : Record
+    """
+
+    def __init__(
+        self, part: Part, unit: tuple[int, ...], arrays: UnitArrays, todo: np.ndarray, record: Record
+    ) -> None:
+        self.part, self.unit, self.arrays, self.record = part, unit, arrays, record
+        self.cells = part.layout.cells(unit)
+        start, stop = part.layout.box(unit)[-1]
+        self.seeds = part.seeds[start:stop]
+        skipped = part.excluded.reshape(-1)[self.cells]
+        arrays.status[skipped] = EXCLUDED
+        self.todo_asked = todo
+        self.todo = todo & ~skipped[:, None]
+        self.left = self.runs = int(self.todo.sum())
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The unit's name, with its part's unless it is the sweep's own."""
+        return f"{self.part.prefix}{unit_name(self.unit)}"
+
+    def configs(self, cells: np.ndarray) -> list[PipelineConfig]:
+        """Build the configurations of some of the unit's cells."""
+        return self.part.configs(self.cells[cells])
+
+    def file(self, cells: np.ndarray, seeds: np.ndarray, result: BatchResult, seconds: float) -> bool:
+        """Put a block's results into the unit's arrays; tells whether the unit is complete."""
+        arrays, at = self.arrays, np.ix_(cells, seeds)
+        done = result.status == DONE
+        for name, values in arrays.metrics.items():
+            source = result.metrics.get(name)
+            if source is not None:
+                values[at] = np.where(done, source, fill_value(values.dtype.str))
+        if arrays.lag_counts is not None:
+            arrays.lag_counts[at] = np.where(done[:, :, None], result.lag_counts, 0)
+        arrays.status[at] = result.status
+        with self._lock:
+            for (i, j), why in result.reasons.items():
+                failure = why if isinstance(why, Failure) else Failure(str(why))
+                arrays.failures[int(cells[i]), int(seeds[j])] = failure
+            for table in ("batches", "timeline", "rollouts"):
+                columns = getattr(result, table)
+                if columns:
+                    placed = {"config": cells[columns["config"]], "seed_index": seeds[columns["seed_index"]]}
+                    arrays.tables.setdefault(table, []).append(columns | placed)
+            self.seconds += seconds
+            self.left -= len(cells) * len(seeds)
+            return self.left == 0
+
+
+def run_block(
+    configs: Sequence[PipelineConfig],
+    seeds: np.ndarray,
+    record: Record,
+    cancel: threading.Event | None,
+    on_progress: Callable[[int], None] | None = None,
+) -> BatchResult:
+    """Run configurations at seeds; a run that raises becomes a failure of that run, and the rest go on."""
+    try:
+        return simulate_batch(configs, seeds, record=record, cancel=cancel, on_progress=on_progress)
+    except Cancelled:
+        raise
+    except Exception as error:
+        if len(configs) * len(seeds) == 1:
+            return _failed(configs, error)
+    return _one_by_one(configs, seeds, record, cancel)
+
+
+def _failed(configs: Sequence[PipelineConfig], error: Exception) -> BatchResult:
+    from ..runs.many import empty_result
+
+    result = empty_result(1, 1)
+    result.status[0, 0] = FAILED
+    lines = str(error).splitlines()
+    reason = f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+    details = "".join(traceback.format_exception(error))
+    result.reasons[0, 0] = Failure(reason, details)  # type: ignore[assignment]
+    return result
+
+
+def _one_by_one(
+    configs: Sequence[PipelineConfig], seeds: np.ndarray, record: Record, cancel: threading.Event | None
+) -> BatchResult:
+    from ..runs.many import empty_result
+
+    whole = empty_result(len(configs), len(seeds))
+    tables: dict[str, list[dict[str, np.ndarray]]] = {}
+    for i, config in enumerate(configs):
+        for j in range(len(seeds)):
+            one = run_block([config], seeds[j : j + 1], record, cancel)
+            for name, values in one.metrics.items():
+                if name not in whole.metrics:
+                    whole.metrics[name] = np.full(
+                        whole.status.shape, fill_value(values.dtype.str), values.dtype
+                    )
+                whole.metrics[name][i, j] = values[0, 0]
+            whole.lag_counts[i, j] = one.lag_counts[0, 0]
+            whole.status[i, j] = one.status[0, 0]
+            for why in one.reasons.values():
+                whole.reasons[i, j] = why
+            for table in ("batches", "timeline", "rollouts"):
+                columns = getattr(one, table)
+                if columns:
+                    place = {
+                        "config": np.full_like(columns["config"], i),
+                        "seed_index": np.full_like(columns["seed_index"], j),
+                    }
+                    tables.setdefault(table, []).append(columns | place)
+    for table, parts in tables.items():
+        setattr(whole, table, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    return whole
+
+
+def tell_failures(
+    part: Part, unit: tuple[int, ...], failures: dict[tuple[int, int], Failure], progress: Progress
+) -> None:
+    """Say each failed run of a unit in one line."""
+    cells, first_seed = part.layout.cells(unit), part.layout.box(unit)[-1][0]
+    for (cell, seed), failure in sorted(failures.items()):
+        where = describe_cell(part.design, int(cells[cell]))
+        progress.failure(f"failed: {where} seed={int(part.seeds[first_seed + seed])}: {failure.reason}")

@@ -1,0 +1,1 @@
+"""The course, section by section."""

@@ -1,0 +1,1 @@
+"""Length and seconds laws: distributions, measured lengths, traces, shipped ones."""

@@ -1,0 +1,201 @@
+"""Read the columns that laws are made of, from CSV, JSON lines or parquet.
+
+A file is read as it is, never guessed at: a CSV cell that is no number, a JSON string where a number is
+due, a missing value or a missing key is an error that names file, column and row. Rows count from 1; a
+CSV's header and blank JSON lines are not rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.errors import ConfigError, message, nearest
+from .checks import (
+    SECONDS_RULE,
+    WHOLE_RULE,
+    raw_numbers,
+    valid_seconds,
+    whole_lengths,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_WAY_OUT = "Rows count from 1, without a header."
+
+
+class Columns:
+    """Some columns of one file, as they stand there.
+
+    Parameters
+    ----------
+    path : path_like
+        A file that ends in .csv, .jsonl, .ndjson or .parquet.
+    names : sequence of str
+        The columns to read.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, has no such column or no row.
+    """
+
+    def __init__(self, path: Any, names: Sequence[str]) -> None:
+        self.path = Path(path)
+        for name in names:
+            if not isinstance(name, str):
+                raise ConfigError(message("column", "must be a column's name", name, "Give it as text."))
+        kind = _FORMATS.get(self.path.suffix.lower())
+        if kind is None:
+            raise ConfigError(
+                message(
+                    "path",
+                    f"must end in {', '.join(_FORMATS)}",
+                    str(path),
+                    "Convert the file to one of them.",
+                )
+            )
+        if not self.path.is_file():
+            raise ConfigError(
+                message(
+                    "path",
+                    "must name a file that exists",
+                    str(path),
+                    "Relative paths start at the current folder.",
+                )
+            )
+        read = {"csv": self._read_csv, "jsonl": self._read_json_lines, "parquet": self._read_parquet}[kind]
+        self._is_text = kind == "csv"
+        self._values: dict[str, Any] = read(list(dict.fromkeys(names)))
+        for name, values in self._values.items():
+            if len(values) == 0:
+                raise ConfigError(
+                    message(
+                        f"{self.path.name}, column {name!r}",
+                        "must have at least one row",
+                        0,
+                        "Name a file with rows.",
+                    )
+                )
+
+    def lengths(self, name: str) -> np.ndarray:
+        """Give a column of whole lengths as int64."""
+        return whole_lengths(self._numbers(name, WHOLE_RULE), self._place(name), _WAY_OUT)
+
+    def seconds(self, name: str) -> np.ndarray:
+        """Give a column of durations as float64."""
+        return valid_seconds(self._numbers(name, SECONDS_RULE), self._place(name), _WAY_OUT)
+
+    def groups(self, name: str) -> list[Any]:
+        """Give a column of group ids, of any kind; none may be missing."""
+        values = self._values[name]
+        values = values if isinstance(values, list) else values.to_list()
+        for i, value in enumerate(values):
+            if value is None or value == "":
+                raise ConfigError(message(self._place(name)(i), "must have a group id", value, _WAY_OUT))
+        return values
+
+    def _place(self, name: str) -> Any:
+        return lambda i: f"{self.path.name}, column {name!r}, row {i + 1}"
+
+    def _numbers(self, name: str, rule: str) -> np.ndarray:
+        values = self._values[name]
+        if not isinstance(values, list):
+            values = _text_or_numbers(values) if self._is_text else _numbers_or_objects(values)
+        return raw_numbers(values, self._place(name), name, rule, _WAY_OUT)
+
+    def _require(self, names: Sequence[str], present: Sequence[str]) -> None:
+        for name in names:
+            if name not in present:
+                way_out = nearest(name, present) or f"It has {', '.join(map(repr, present)) or 'none'}."
+                raise ConfigError(message("column", f"must be a column of {self.path.name}", name, way_out))
+
+    def _unreadable(self, error: Exception) -> ConfigError:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return ConfigError(
+            message("path", "must be a well-formed file", str(self.path), f"Reader: {reason}.")
+        )
+
+    def _read_csv(self, names: list[str]) -> dict[str, Any]:
+        import polars as pl
+
+        content = self.path.read_bytes()
+        try:
+            self._require(names, pl.read_csv(content, n_rows=0, infer_schema=False).columns)
+            frame = pl.read_csv(content, columns=names, infer_schema=False)
+        except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from None
+        return {name: frame[name].str.strip_chars() for name in names}
+
+    def _read_parquet(self, names: list[str]) -> dict[str, Any]:
+        import polars as pl
+
+        try:
+            with self.path.open("rb") as file:
+                present = list(pl.read_parquet_schema(file))
+            self._require(names, present)
+            with self.path.open("rb") as file:
+                frame = pl.read_parquet(file, columns=names)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise self._unreadable(error) from None
+        return {name: frame[name] for name in names}
+
+    def _read_json_lines(self, names: list[str]) -> dict[str, Any]:
+        values: dict[str, list[Any]] = {name: [] for name in names}
+        row = 0
+        for number, line in enumerate(self.path.read_bytes().splitlines(), start=1):
+            if not line.strip():
+                continue
+            row += 1
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise ConfigError(
+                    message(
+                        f"{self.path.name}, line {number}",
+                        "must be a JSON object",
+                        line[:40],
+                        f"Reader: {error}.",
+                    )
+                ) from None
+            if not isinstance(record, dict):
+                raise ConfigError(
+                    message(
+                        f"{self.path.name}, line {number}",
+                        "must be a JSON object",
+                        record,
+                        "One object a line.",
+                    )
+                )
+            if row == 1:
+                self._require(names, list(record))
+            for name in names:
+                if name not in record:
+                    raise ConfigError(message(self._place(name)(row - 1), "must be there", None, _WAY_OUT))
+                values[name].append(record[name])
+        return values
+
+
+def _text_or_numbers(series: pl.Series) -> Any:
+    """Give a CSV column as an array of numbers or, where a cell is none, as a list with that cell's text."""
+    import polars as pl
+
+    numbers = series.cast(pl.Float64, strict=False)
+    if not numbers.null_count():
+        return numbers.to_numpy()
+    return [text if number is None else number for text, number in zip(series, numbers, strict=True)]
+
+
+def _numbers_or_objects(series: pl.Series) -> Any:
+    """Give a typed column as an array of numbers or, if it has text, booleans or gaps, as Python objects."""
+    import polars as pl
+
+    if series.dtype.is_numeric() and not series.null_count():
+        return series.cast(pl.Float64).to_numpy()
+    return series.to_list()

@@ -1,0 +1,340 @@
+"""The words and tables of a report's page: verdict, frontier, failures, provenance, commands."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..charts.style import short_label
+from ..recommend.text import bound_sentence, question
+from ..results.commands import Commands
+from ..results.frontier import ESS, THROUGHPUT, cell_coordinates
+from ..results.text import (
+    describe_settings,
+    digits_for,
+    fixed,
+    missing,
+    number,
+    percent_interval,
+    with_half_width,
+)
+from .content import EFFECTIVE, Content
+from .html import bullets, command, paragraph, section, table, text
+
+MOST_FAILURES = 30
+
+
+def header(content: Content) -> str:
+    """Give the title, what was run, and a banner where runs are missing or failed."""
+    spec, status = content.spec, content.status
+    cells = spec.design.size
+    runs = sum(status.values())
+    axes = " × ".join(spec.design.columns)
+    what = f"{cells:,} configurations ({axes})" if axes else "One configuration"
+    done = f"{status['done']:,} of {runs:,} runs done"
+    line = f"{what} × {len(spec.seeds):,} seeds: {done}."
+    pieces = [f"<h1>{text(spec.name)}</h1>", paragraph(line, "dim")]
+    warnings = []
+    if status["not run"] or not content.ds.attrs.get("complete", True):
+        missing_runs = (
+            f"{status['not run']:,} runs are missing" if status["not run"] else "the run was not finished"
+        )
+        warnings.append(f"This sweep is incomplete: {missing_runs}. All figures are of what is done.")
+    if status["failed"]:
+        warnings.append(f"{status['failed']:,} runs failed; see below.")
+    if len(spec.seeds) == 1:
+        warnings.append("One seed: there are no intervals, and nothing can be told apart.")
+    if warnings:
+        pieces.append(f'<div class="banner">{"".join(paragraph(one) for one in warnings)}</div>')
+    return "".join(pieces)
+
+
+def verdict(content: Content) -> str:
+    """Say which configuration wins, by how much, and how sure that is."""
+    best = content.best
+    pieces = [paragraph(f"{question(best)}:", "dim")]
+    if best.cell is None:
+        pieces.append(paragraph("This sweep has no answer.", "choice"))
+        pieces += [paragraph(bound_sentence(bound, True)) for bound in best.bounds]
+    else:
+        own = {name: value for name, value in best.settings.items() if name not in best.scenario_axes}
+        pieces.append(paragraph(describe_settings(own), "choice"))
+        scenario = {name: value for name, value in best.settings.items() if name in best.scenario_axes}
+        where = f"At {describe_settings(scenario)}: " if scenario else ""
+        pieces.append(paragraph(where + _figures(content), "figure"))
+        pieces += [paragraph(sentence) for sentence in (*_against(content), _ties(content))]
+        pieces += [paragraph(bound_sentence(bound, False)) for bound in best.bounds]
+        pieces += [paragraph(sentence) for sentence in _scenarios(content)]
+    for doubt in best.doubts:
+        pieces.append(paragraph(f"Not settled: {doubt.text}"))
+        if doubt.command:
+            pieces.append(command(doubt.command))
+    return f'<div class="verdict">{"".join(pieces)}</div>{_assumptions(content)}'
+
+
+def _figures(content: Content) -> str:
+    best, figures = content.best, content.best.figures
+    half = (best.high - best.low) / 2
+    value = with_half_width(best.value, half, digits_for([best.value], [half]))
+    ess = with_half_width(figures[ESS], figures[f"{ESS}_half_width"], 4)
+    interval = f" ({content.confidence:.0%} interval)" if not missing(half) else ""
+    return (
+        f"{value} {best.units}{interval} at ESS {ess}, mean lag {fixed(figures['mean_lag'], 2)}, "
+        f"{fixed(figures['seconds_per_update'], 1)} s per update, "
+        f"{fixed(figures['rollouts_per_batch'], 1)} rollouts per batch."
+    )
+
+
+def _against(content: Content) -> list[str]:
+    for one in content.differences:
+        if one.shown.cell == content.best.cell and one.metric == THROUGHPUT:
+            share = percent_interval(one.share, one.low, one.high)
+            return [f"Trained tokens per second against {content.reference}: {share}."]
+    return []
+
+
+def _ties(content: Content) -> str:
+    best = content.best
+    if best.seeds < 2 or best.admissible < 2:
+        return "It is the only admissible setting." if best.admissible == 1 else ""
+    different = [tie for tie in best.ties if not tie.identical]
+    rule = f"paired by seed, {content.confidence:.0%} for all {best.comparisons} comparisons together"
+    if different:
+        named = "; ".join(
+            f"{describe_settings(tie.settings)} {percent_interval(tie.share, tie.low, tie.high)}"
+            + (f" (and {tie.twins} more with its very runs)" if tie.twins else "")
+            for tie in different[:5]
+        )
+        count = f"{best.different:,} of {best.admissible:,} admissible settings"
+        sentence = f"{count} cannot be told apart from it ({rule}): {named}"
+        sentence += "; …" if len(different) > 5 else "."
+    else:
+        sentence = f"Every other admissible setting is worse ({rule})."
+    if best.identical:
+        sentence += f" {best.identical:,} more give the very same runs."
+    return sentence
+
+
+def _scenarios(content: Content) -> list[str]:
+    best = content.best
+    if not best.scenarios:
+        return []
+    lines = [f"{', '.join(best.scenario_axes)} is nobody's choice; the loss against the best of each value:"]
+    for one in best.scenarios:
+        loss = "none" if one.best.identical else percent_interval(one.loss, one.loss_low, one.loss_high)
+        lines.append(f"{describe_settings(one.scenario)}: {loss}")
+    return lines
+
+
+def _assumptions(content: Content) -> str:
+    sentences = [
+        "ESS is the expected normalized effective sample size at drift_per_version = "
+        f"{content.best.drift}: an assumption, not a measurement.",
+    ]
+    if content.found.level_1:
+        sentences.append(
+            "The lag limit is enforced by discarding only; most systems throttle starts instead."
+        )
+    if content.found.baseline is not None:
+        sentences.append(
+            "The sequential baseline is disaggregated: its GPUs wait, they do not change sides as a "
+            "colocated system's do."
+        )
+    hint = content.best.law_hint
+    if hint is not None:
+        sentences.append(hint.text)
+    shown = command(hint.command) if hint is not None and hint.command else ""
+    return paragraph(" ".join(sentences), "dim") + shown
+
+
+def frontier_table(content: Content) -> str:
+    """Give the frontier and what else is named, fastest first, the baseline above."""
+    found, axes = content.found, content.found.axes
+    if not content.shown:
+        return section("The frontier", paragraph("No configuration trained a batch."))
+    rows = [dict(one.row) for one in content.shown]
+    digits = {
+        metric: digits_for([row[metric] for row in rows], [row[f"{metric}_half_width"] for row in rows])
+        for metric in (found.throughput, EFFECTIVE, found.ess)
+    }
+    head = [
+        ("#", ""),
+        *((name.replace("_", " "), "") for name in axes),
+        ("tokens/s", ""),
+        ("effective tokens/s", ""),
+    ]
+    head += [("ESS", ""), ("mean lag", ""), ("s per update", ""), ("rollouts per batch", "")]
+    differs = {one.shown.cell: one for one in content.differences if one.metric == THROUGHPUT}
+    if differs:
+        head.append((f"tokens/s against {content.reference}", "whole"))
+    lines: list[list[str]] = []
+    marks: list[dict[str, str]] = []
+    if found.baseline is not None:
+        figures = _row_figures(found.baseline, found, digits)
+        lines.append(["seq.", *("" for _ in axes), *figures, *([""] if differs else [])])
+        marks.append({})
+    for one, row in zip(content.shown, rows):
+        differ = differs.get(one.cell)
+        share = (
+            [percent_interval(differ.share, differ.low, differ.high) if differ else "–"] if differs else []
+        )
+        figures = _row_figures(row, found, digits)
+        lines.append([str(one.number), *(number(row[name]) for name in axes), *figures, *share])
+        marks.append(
+            {"data-cell": str(one.cell), **({"class": "best"} if one.cell == content.best.cell else {})}
+        )
+    on = found.on_frontier().height
+    caption = (
+        f"{on:,} of {found.frame.height:,} configurations are on the frontier of throughput and ESS: no "
+        "other has more of both. Shown are those that differ, and the choice; ± is the half width of the "
+        f"{content.confidence:.0%} Student interval over seeds. A row that you pick lights up in the charts."
+    )
+    return section("The frontier", paragraph(caption, "dim"), table(head, lines, marks=marks))
+
+
+def _row_figures(row: dict[str, Any], found: Any, digits: dict[str, int]) -> list[str]:
+    return [
+        *(
+            with_half_width(row[metric], row[f"{metric}_half_width"], digits[metric])
+            for metric in (found.throughput, EFFECTIVE, found.ess)
+        ),
+        fixed(row["mean_lag"], 2),
+        fixed(row["seconds_per_update"], 1),
+        fixed(row["rollouts_per_batch"], 1),
+    ]
+
+
+def failures(content: Content) -> str:
+    """Say which runs failed and why, which cells were left out, which runs are missing."""
+    status = content.status
+    if not (status["failed"] or status["excluded"] or status["not run"]):
+        return section("Failures", paragraph("None: every run was done."))
+    counts = [f"{status[name]:,} {name}" for name in ("failed", "excluded", "not run") if status[name]]
+    pieces = [paragraph(f"Runs: {', '.join(counts)}.")]
+    if status["excluded"]:
+        rules = ", ".join(content.spec.constraints) or "the spec"
+        pieces.append(paragraph(f"Excluded cells break a constraint: {rules}."))
+    if "reason" in content.ds and status["failed"]:
+        reasons = content.ds["reason"].values.reshape(-1, content.ds.sizes["seed"])
+        failed = np.argwhere(content.ds["status"].values.reshape(reasons.shape) == 2)
+        by_reason = Counter(str(reasons[tuple(place)]) for place in failed)
+        pieces.append(bullets([f"{count:,} × {text(reason)}" for reason, count in by_reason.most_common(10)]))
+        _, axes = cell_coordinates(content.ds)
+        lines = [
+            [
+                describe_settings({name: values[row].item() for name, values in axes.items()}),
+                str(content.ds["seed"].values[seed]),
+                str(reasons[row, seed]),
+            ]
+            for row, seed in failed[:MOST_FAILURES]
+        ]
+        pieces.append(table([("configuration", "text whole"), ("seed", ""), ("reason", "text whole")], lines))
+        if len(failed) > MOST_FAILURES:
+            pieces.append(paragraph(f"and {len(failed) - MOST_FAILURES:,} more.", "dim"))
+    return section("Failures", *pieces)
+
+
+def provenance(content: Content) -> str:
+    """Say what the figures rest on: law, settings, versions, commands, times."""
+    attributes, spec = content.ds.attrs, content.spec
+    laws = [spec.base.response_length]
+    if "response_length" in spec.design.columns:
+        laws = list(spec.design.columns["response_length"][1])
+    items = [
+        f"Fingerprint <code>{text(attributes.get('fingerprint', spec.fingerprint))}</code>",
+        f"Seeds: {text(_seeds(spec.seeds))}",
+    ]
+    for law in laws:
+        source = f" {text(law.source)}" if law.source else ""
+        items.append(f"Length law {text(law.name)}, digest <code>{text(law.digest[:16])}</code>.{source}")
+    versions = [
+        f"{name.removesuffix('_version')} {attributes[name]}"
+        for name in ("lagsweep_version", "numpy_version", "numba_version", "python_version")
+        if name in attributes
+    ]
+    items.append(f"Versions: {text(', '.join(versions))}")
+    items += [text(line) for line in _runs(content.store)]
+    base = {name: value for name, value in spec.to_plain()["base"].items() if name != "response_length"}
+    settings = "\n".join(f"{name} = {_short(value)}" for name, value in base.items())
+    return section(
+        "Provenance",
+        bullets(items),
+        f"<details><summary>Settings that no axis changes</summary>{command(settings)}</details>",
+    )
+
+
+def _short(value: Any) -> str:
+    shown = json.dumps(value)
+    return shown if len(shown) < 300 else shown[:297] + "..."
+
+
+def _seeds(seeds: tuple[int, ...]) -> str:
+    if len(seeds) > 3 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]} … {seeds[-1]} ({len(seeds):,})"
+    return ", ".join(str(seed) for seed in seeds[:8]) + (f", … ({len(seeds):,})" if len(seeds) > 8 else "")
+
+
+def _runs(store: str | None) -> list[str]:
+    """Read which commands worked on the store; the host's name stays out of a page that gets passed on."""
+    if store is None:
+        return []
+    try:
+        runs = json.loads((Path(store) / "run.json").read_text(encoding="utf-8"))["runs"]
+    except (OSError, ValueError, KeyError):
+        return []
+    lines = []
+    for run in runs[-5:]:
+        parts = " ".join(str(part) for part in run.get("command", []))
+        lines.append(
+            f"{run.get('began', '?')} to {run.get('ended') or '?'}, {run.get('outcome', '?')}: {parts} "
+            f"({run.get('platform', '?')}, {run.get('cpus', '?')} CPUs)"
+        )
+    return lines
+
+
+def commands(content: Content) -> str:
+    """Give the exact commands that make all of this again, go on with it, and look into one run."""
+    from ..spec.reading import spec_to_toml
+
+    spec = content.spec
+    lines = Commands(spec, content.whole, content.store)
+    seed = spec.seeds[0] if spec.seeds else 0
+    cell = content.best.cell if content.best.cell is not None else int(np.ravel(spec.cell_ids)[0])
+    pieces = [
+        "<h3>Reproduce</h3>",
+        paragraph(
+            "Save the spec below as spec.toml; the result is the same, bit for bit, on any number of threads."
+        ),
+        command("lagsweep run spec.toml"),
+        f"<details><summary>spec.toml</summary>{command(_trimmed(spec_to_toml(spec)))}</details>",
+        "<h3>Resume or extend</h3>",
+        paragraph(
+            "The same command goes on where it was; more seeds, values or axes are added to what is there."
+        ),
+        command(lines.resume()),
+        "<h3>Replay one run</h3>",
+        paragraph(f"The choice at seed {seed}, held against the store, as a trace for Perfetto:"),
+        command(lines.trace(cell, seed)),
+        command(lines.replay_in_python(cell, seed)),
+        "<h3>Check the store</h3>",
+        command(lines.verify()),
+    ]
+    return section("Commands", *pieces)
+
+
+def _trimmed(spec: str, most: int = 40_000) -> str:
+    """Keep a spec that embeds a long table of lengths from filling the page."""
+    return (
+        spec if len(spec) <= most else spec[:most] + "\n# ... cut; the whole file is spec.toml in the store\n"
+    )
+
+
+def cell_labels(content: Content, cells: set[int]) -> dict[str, str]:
+    """Name the cells that charts can pick."""
+    frame, axes = content.found.frame, content.found.axes
+    rows = frame.filter(frame["cell"].is_in(list(cells))).iter_rows(named=True)
+    return {str(row["cell"]): short_label({name: row[name] for name in axes}) for row in rows}

@@ -1,0 +1,1 @@
+"""Real systems' modes as configurations, each with source and knobs."""

@@ -1,0 +1,368 @@
+"""Configurations of real systems: each preset is a function of that system's own knobs.
+
+A preset gives the *rules* of a system (what may start, what is dropped, what a publication does); speeds,
+lengths and numbers of slots are the workload, and stay as they are set beside it. What a system's batch
+holds (groups per batch, samples per group) is part of the workload too.
+
+The rules were read from each system's public repository at the commit named in its metadata; systems move,
+so a preset carries repository, commit and date. All of them are stated with one admission ledger (see
+``limits`` in :class:`lagsweep.PipelineConfig`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ...kernels.errors import ConfigError, message, nearest
+from ..config.config import PipelineConfig
+
+DEFAULT_GROUPS = 16
+DEFAULT_GROUP_SIZE = 8
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting of a system, under that system's own name.
+
+    Parameters
+    ----------
+    name : str
+    default : int, float, bool, str or None
+        The system's default; its type is the knob's type, and a knob that may be left open is whole.
+    text : str
+        What it does there.
+    minimum, maximum : float, optional
+        Smallest and largest legal value.
+    choices : tuple of str
+        The legal words, for a knob that takes one.
+    """
+
+    name: str
+    default: Any
+    text: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def checked(self, value: Any) -> Any:
+        """Give the value in the knob's type.
+
+        Raises
+        ------
+        ConfigError
+            For a value of another type or out of range.
+
+        Examples
+        --------
+        >>> Knob("async_steps", 8, "batches outstanding", 1).checked(4.0)
+        4
+        """
+        if self.choices:
+            if value not in self.choices:
+                rule = f"must be one of {', '.join(self.choices)}"
+                way_out = nearest(str(value), self.choices) or f"The default is {self.default}."
+                raise ConfigError(message(self.name, rule, value, way_out))
+            return value
+        if isinstance(self.default, bool):
+            if not isinstance(value, bool):
+                raise ConfigError(message(self.name, "must be true or false", value, "Give true or false."))
+            return value
+        if value is None and self.default is None:
+            return None
+        return self._number(value)
+
+    def _number(self, value: Any) -> Any:
+        whole = not isinstance(self.default, float)
+        way_out = "Leave it out." if self.default is None else f"The default is {self.default}."
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+            number = math.nan
+        else:
+            number = float(value)
+        if not math.isfinite(number):
+            raise ConfigError(message(self.name, "must be a finite number", value, way_out))
+        if whole and number != int(number):
+            raise ConfigError(message(self.name, "must be a whole number", value, way_out))
+        if self.minimum is not None and number < self.minimum:
+            raise ConfigError(message(self.name, f"must be at least {self.minimum:g}", value, way_out))
+        if self.maximum is not None and number > self.maximum:
+            raise ConfigError(message(self.name, f"must be at most {self.maximum:g}", value, way_out))
+        return int(number) if whole else number
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a preset may look at: the batch in groups, and the hardware it is set beside."""
+
+    batch_groups: int
+    group_size: int
+    rollout_workers: int
+    train_tokens_per_second: float
+    decode_slowdown_per_rollout: float
+
+
+@dataclass(frozen=True)
+class Alias:
+    """Another preset that gives the very same configuration.
+
+    Attributes
+    ----------
+    preset : str
+    when : str
+        At which knobs of the two; ``"always"`` if the two differ in names only.
+    """
+
+    preset: str
+    when: str
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A real system's rules.
+
+    Attributes
+    ----------
+    name, title : str
+    repository, commit, date : str
+        Where the rules were read, and of which day they are.
+    knobs : tuple of Knob
+    rules : callable
+        ``rules(workload, **knobs) -> dict`` of configuration fields.
+    lag_bound : str
+        What bounds the lag of what is trained, in the system's own knobs and unit.
+    largest_lag : callable
+        ``largest_lag(workload, **knobs)``: that bound in versions (updates); None if there is none.
+    bound_kind : {"exact", "hard", "typical", "none"}
+        ``exact``: the lag is this, from the second batch on, however long the rollouts; ``hard``: it can be
+        proved for every trained sample; ``typical``: an aggregate is bounded, a straggler may exceed it.
+    leaves_out : tuple of str
+        What the system does and the preset does not.
+    aliases : tuple of Alias
+        Presets that give the same configuration, and when. Declared at one of the two.
+    needs : tuple of str
+        Fields of the workload that the rules replace by others of their own.
+    """
+
+    name: str
+    title: str
+    repository: str
+    commit: str
+    date: str
+    knobs: tuple[Knob, ...]
+    rules: Callable[..., dict[str, Any]]
+    lag_bound: str
+    largest_lag: Callable[..., int | None]
+    bound_kind: str
+    leaves_out: tuple[str, ...]
+    aliases: tuple[Alias, ...] = ()
+    needs: tuple[str, ...] = ()
+
+    def checked_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
+        """Give every knob's value; those left out are at the system's defaults.
+
+        Raises
+        ------
+        ConfigError
+            For an unknown knob or a bad value.
+        """
+        by_name = {knob.name: knob for knob in self.knobs}
+        for name in knobs:
+            if name not in by_name:
+                hint = nearest(name, by_name) or f"Its knobs: {', '.join(by_name) or 'none'}."
+                raise ConfigError(
+                    message(f"{self.name}.{name}", "is not a knob of this preset", knobs[name], hint)
+                )
+        return {name: knob.checked(knobs.get(name, knob.default)) for name, knob in by_name.items()}
+
+
+@cache
+def all_presets() -> dict[str, Preset]:
+    """Give every preset by name, in alphabetical order."""
+    from . import ahead as presets_ahead
+    from . import budget as presets_budget
+    from . import dropping as presets_dropping
+
+    found = [*presets_ahead.PRESETS, *presets_budget.PRESETS, *presets_dropping.PRESETS]
+    return {preset.name: preset for preset in sorted(found, key=lambda preset: preset.name)}
+
+
+def find_preset(name: str) -> Preset:
+    """Give a preset by name.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown one; the nearest known name is given.
+
+    Examples
+    --------
+    >>> find_preset("areal").bound_kind
+    'typical'
+    """
+    presets = all_presets()
+    if name not in presets:
+        hint = nearest(str(name), presets) or f"Known: {', '.join(presets)}."
+        raise ConfigError(message("preset", "must be a known preset", name, hint))
+    return presets[name]
+
+
+def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the configuration fields of a preset set beside some workload.
+
+    Parameters
+    ----------
+    name : str
+    fields : mapping
+        Configuration fields and the preset's knobs, mixed. A field named here wins over the preset's rule.
+
+    Returns
+    -------
+    dict
+        Fields for :class:`lagsweep.PipelineConfig`.
+
+    Raises
+    ------
+    ConfigError
+        For a name that is neither a field nor a knob, or a bad value.
+
+    Examples
+    --------
+    >>> fields = preset_settings("areal", {"max_head_offpolicyness": 2, "batch_groups": 4})
+    >>> fields["limits"]
+    [{'count': 'started', 'done': 'published', 'groups': 12}]
+    """
+    preset, knobs, own = _knobs_and_fields(name, fields)
+    workload = _workload(own)
+    common = {
+        "batch_tokens": None,
+        "batch_groups": workload.batch_groups,
+        "group_size": workload.group_size,
+        "max_queue_tokens": None,
+        "stale_check": "never",
+    }
+    rules = preset.rules(workload, **knobs)
+    kept = {key: value for key, value in own.items() if not (key in preset.needs and key in rules)}
+    return common | rules | kept
+
+
+def preset_lag_bound(name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> int | None:
+    """Give a preset's bound of the lag in versions; None where the system has none.
+
+    Parameters
+    ----------
+    name : str
+    fields : mapping
+        Configuration fields and the preset's knobs, mixed, as in :func:`preset_settings`.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`preset_settings`.
+
+    Examples
+    --------
+    >>> preset_lag_bound("prime_rl"), preset_lag_bound("slime_fully_async")
+    (8, None)
+    """
+    preset, knobs, own = _knobs_and_fields(name, fields)
+    return preset.largest_lag(_workload(own), **knobs)
+
+
+def preset_bound_kind(name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Say how a preset's bound is meant at some knobs: exact, hard, typical or none.
+
+    A typical bound is hard where the budget is what one publication needs: then nothing of a later window
+    can be trained before all of it.
+
+    Examples
+    --------
+    >>> preset_bound_kind("areal"), preset_bound_kind("areal", {"max_head_offpolicyness": 1})
+    ('hard', 'typical')
+    """
+    preset, knobs, own = _knobs_and_fields(name, fields)
+    workload = _workload(own)
+    if preset.largest_lag(workload, **knobs) is None:
+        return "none"
+    rules = preset.rules(workload, **knobs)
+    batches = rules.get("sync_every_updates", 1) // rules.get("updates_per_batch", 1)
+    budgets = [
+        limit["groups"]
+        for limit in rules.get("limits", [])
+        if limit["count"] == "started" and limit["done"] == "published"
+    ]
+    if preset.bound_kind == "typical" and budgets and min(budgets) <= batches * workload.batch_groups:
+        return "hard"
+    return preset.bound_kind
+
+
+def _knobs_and_fields(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict[str, Any], dict[str, Any]]:
+    preset = find_preset(name)
+    knob_names = {knob.name for knob in preset.knobs}
+    known = PipelineConfig.model_fields
+    for key, value in fields.items():
+        if key not in known and key not in knob_names:
+            hint = nearest(key, [*known, *knob_names]) or f"Its knobs: {', '.join(sorted(knob_names))}."
+            raise ConfigError(message(key, f"is neither a field nor a knob of preset {name!r}", value, hint))
+    knobs = preset.checked_knobs({key: value for key, value in fields.items() if key in knob_names})
+    return preset, knobs, {key: value for key, value in fields.items() if key not in knob_names}
+
+
+def _workload(fields: Mapping[str, Any]) -> Workload:
+    defaults = {name: field.default for name, field in PipelineConfig.model_fields.items()}
+    given = {**defaults, **fields}
+    return Workload(
+        batch_groups=_whole("batch_groups", fields.get("batch_groups", DEFAULT_GROUPS)),
+        group_size=_whole("group_size", fields.get("group_size", DEFAULT_GROUP_SIZE)),
+        rollout_workers=_whole("rollout_workers", given["rollout_workers"]),
+        train_tokens_per_second=_real("train_tokens_per_second", given["train_tokens_per_second"]),
+        decode_slowdown_per_rollout=_real(
+            "decode_slowdown_per_rollout", given["decode_slowdown_per_rollout"]
+        ),
+    )
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ConfigError(message(name, "must be a whole number of at least 1", value, "Give 1 or more."))
+    return int(value)
+
+
+def _real(name: str, value: Any) -> float:
+    number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
+    if not number or not 0 <= value < math.inf:
+        raise ConfigError(message(name, "must be a finite number", value, "Give one of at least 0."))
+    return float(value)
+
+
+def preset_config(name: str, **fields: Any) -> PipelineConfig:
+    """Build the configuration of a preset beside a workload.
+
+    Parameters
+    ----------
+    name : str
+    **fields
+        Knobs of the preset and fields of the configuration, mixed.
+
+    Returns
+    -------
+    PipelineConfig
+
+    Raises
+    ------
+    ConfigError
+        As :func:`preset_settings`, and as for a new configuration.
+
+    Examples
+    --------
+    >>> preset_config("tinker", max_steps_off_policy=3).max_policy_lag
+    3
+    """
+    config = PipelineConfig(**preset_settings(name, fields))
+    config._preset = (name, dict(fields))
+    return config

@@ -1,0 +1,246 @@
+"""Why a store cannot settle which configuration is best, and the command that would settle it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.errors import ConfigError
+from ..config.config import AXIS_FIELDS
+from ..results.commands import Commands
+from ..results.text import describe_settings, number, signed_percent
+from ..spec.axes import checked_value
+from .compare import Comparison
+from .parts import Alternative, BoundReport, Doubt
+
+if TYPE_CHECKING:
+    import xarray
+
+    from ..spec.spec import SweepSpec
+    from .table import ChoiceTable
+
+FEW_SEEDS = 30  # what to ask for when there is no spread to plan with
+PRACTICALLY_EQUAL = 0.001  # a difference that no one would run more seeds for
+MOST_SEEDS = 100_000
+
+
+def doubts_about(
+    ds: xarray.Dataset,
+    table: ChoiceTable,
+    comparison: Comparison | None,
+    ties: Sequence[Alternative],
+    reports: Sequence[BoundReport],
+    confidence: float,
+    store: str | Path | None,
+) -> tuple[Doubt, ...]:
+    """List what speaks against taking the choice as settled; the most serious first."""
+    from ..spec.spec import spec_of
+
+    spec = spec_of(ds)
+    more = Commands(spec, ds, store)
+    found = [*_unfinished(ds, more)]
+    if comparison is None:
+        return (*found, _nothing_admissible(table, reports, spec, more))
+    if ds.sizes["seed"] < 2:
+        found.append(
+            Doubt(
+                "One seed has no spread: no interval, and nothing can be told apart.", more.seeds(FEW_SEEDS)
+            )
+        )
+    else:
+        found += _open_ties(ties, more)
+        found += _open_bounds(table, comparison, more)
+    found += _edges(table, comparison, spec, more)
+    return tuple(found)
+
+
+def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
+    status = ds["status"].values
+    missing, failed = int((status == 0).sum()), int((status == 2).sum())
+    found = []
+    if missing or not ds.attrs.get("complete", True):
+        text = f"{missing:,} of {status.size:,} runs are not done yet."
+        found.append(Doubt(text, more.resume() if more.store else None))
+    if failed:
+        text = f"{failed:,} runs failed; their cells stand on fewer seeds."
+        found.append(Doubt(text, more.run("--retry-failed") if more.store else None))
+    return found
+
+
+def _nothing_admissible(
+    table: ChoiceTable, reports: Sequence[BoundReport], spec: SweepSpec, more: Commands
+) -> Doubt:
+    if not np.isfinite(table.means).any():
+        return Doubt("No run has a value of the metric.")
+    if not np.isfinite(table.ess).any():
+        return Doubt("No setting trained a batch; simulate one of them to see where it stalls or starves.")
+    if not reports:
+        return Doubt("No setting has a value in every scenario.")
+    # Fresher settings than any tried: the smallest lag limit, if it was not among them.
+    axis = next((name for name in ("max_lag", "max_policy_lag") if name in table.axes), "max_lag")
+    tried = [value.item() for value in np.unique(table.axes[axis])] if axis in table.axes else []
+    tried = tried or [spec.base.max_policy_lag]
+    if min(tried) == 0 or not spec.design.is_grid:
+        return Doubt("No setting keeps every bound; give the sweep other axes or values.")
+    return Doubt(
+        "No setting keeps every bound. A smaller lag limit was not tried:", more.values(axis, [*tried, 0])
+    )
+
+
+def _open_ties(ties: Sequence[Alternative], more: Commands) -> list[Doubt]:
+    different = [tie for tie in ties if not tie.identical]
+    worth = [tie for tie in different if abs(tie.share) >= PRACTICALLY_EQUAL]
+    if not worth:
+        return []
+    # The one that is farthest from the choice is the cheapest to rule out; the nearest costs most.
+    needed = [tie.seeds_needed for tie in worth if tie.seeds_needed is not None]
+    if not needed:
+        return []
+    count = _rounded_up(max(needed))
+    which = "The runner-up" if len(worth) == 1 else f"{len(worth)} settings"
+    text = f"{which} cannot be told apart from the choice with {len(more.spec.seeds)} seeds"
+    if count > MOST_SEEDS:
+        text += f"; that would take more than {MOST_SEEDS:,}, so take them for equal."
+        return [Doubt(text)]
+    return [Doubt(f"{text}; about {count:,} would.", more.seeds(count))]
+
+
+def _rounded_up(count: int) -> int:
+    """Round up to two digits."""
+    unit = 10 ** max(0, math.floor(math.log10(max(count, 1))) - 1)
+    return math.ceil(count / unit) * unit
+
+
+def _open_bounds(table: ChoiceTable, comparison: Comparison, more: Commands) -> list[Doubt]:
+    found = []
+    chosen = table.places[comparison.choice]
+    for bound in table.bounds:
+        undecided = table.undecided(bound)
+        if not undecided.any():
+            continue
+        level, half = table.levels[bound.name], table.level_half_widths[bound.name]
+        distance = np.abs(level - bound.limit)
+        with np.errstate(divide="ignore"):
+            needed = np.where(undecided, len(more.spec.seeds) * (half / distance) ** 2, 0)
+        if undecided[chosen].any():
+            row = int(chosen[np.argmax(undecided[chosen])])
+            found.append(
+                Doubt(
+                    f"The choice's {bound.metric}, {level[row]:.4f} ±{half[row]:.4f}, may lie on either side "
+                    f"of {bound.name} = {bound.limit:g}.",
+                    _more_seeds(needed[row], more),
+                )
+            )
+        better = undecided & ~bound.met(level) & table.admissible(leave_out=bound.name)
+        better &= table.gain > table.gain[chosen].max()
+        if better.any() and len(chosen) == 1:
+            row = int(np.argmax(np.where(better, table.gain, -np.inf)))
+            share = (table.gain[row] - table.gain[chosen[0]]) / abs(table.means[chosen[0]] or 1.0)
+            found.append(
+                Doubt(
+                    f"{describe_settings(table.settings_of(row))} is better by {signed_percent(share)} "
+                    f"and may keep {bound.name}: its {bound.metric} is {level[row]:.4f} ±{half[row]:.4f}.",
+                    _more_seeds(needed[row], more),
+                )
+            )
+    return found
+
+
+def _more_seeds(needed: float, more: Commands) -> str | None:
+    if not math.isfinite(needed) or needed > MOST_SEEDS:
+        return None
+    return more.seeds(_rounded_up(max(math.ceil(needed), len(more.spec.seeds) + 1)))
+
+
+def _edges(table: ChoiceTable, comparison: Comparison, spec: SweepSpec, more: Commands) -> list[Doubt]:
+    """Find axes whose end the choice lies on, where going there still helps and there is room beyond."""
+    row = int(table.places[comparison.choice][0])
+    found = []
+    for axis in table.setting_axes:
+        values = np.unique(table.axes[axis])
+        if values.dtype.kind not in "iuf" or len(values) < 2:
+            continue
+        here = table.axes[axis][row]
+        at_end = {values[0]: (values[1], -1), values[-1]: (values[-2], 1)}.get(here)
+        if at_end is None:
+            continue
+        inward, direction = at_end
+        beyond = _next_value(spec, table.axes[axis], row, table, axis, direction)
+        if beyond is None or not _still_better(table, comparison, row, axis, inward):
+            continue
+        end = "largest" if direction > 0 else "smallest"
+        text = f"The choice has the {end} {axis} tried, {number(here.item())}, and it still helps there."
+        found.append(Doubt(text, more.values(axis, [*(v.item() for v in values), beyond])))
+    return found
+
+
+def _next_value(
+    spec: SweepSpec, column: np.ndarray, row: int, table: ChoiceTable, axis: str, direction: int
+) -> Any:
+    """Give a value one step beyond an axis's end, None where the field allows none."""
+    values = np.unique(column)
+    last, before = (values[-1], values[-2]) if direction > 0 else (values[0], values[1])
+    ratios = values[1:] / np.where(values[:-1] == 0, np.nan, values[:-1])
+    geometric = len(values) > 2 and bool((values > 0).all()) and bool(np.ptp(ratios) < 0.2 * ratios.mean())
+    beyond = last * last / before if geometric else last + (last - before)
+    if direction < 0 and beyond <= 0 < last:
+        beyond = last / 2
+    whole = column.dtype.kind in "iu"
+    candidate = math.floor(beyond) if whole else float(beyond)
+    if candidate == last.item():
+        return None
+    field = AXIS_FIELDS.get(axis, axis)
+    try:
+        checked_value(field, candidate, axis)
+        settings = {AXIS_FIELDS.get(n, n): table.axes[n][row].item() for n in table.setting_axes}
+        plain = {n: v for n, v in settings.items() if not isinstance(v, str)}
+        config = spec.base.replace(**{**plain, field: candidate})
+    except ConfigError:
+        return None
+    # A cap below a batch stalls sooner or later.
+    return None if field == "max_queue_tokens" and candidate < (config.batch_tokens or 0) else candidate
+
+
+def _still_better(table: ChoiceTable, comparison: Comparison, row: int, axis: str, inward: Any) -> bool:
+    """Tell whether the choice beats its neighbour one value further in (true where there is none)."""
+    same = np.ones(len(table.cells), bool)
+    for name in table.setting_axes:
+        same &= table.axes[name] == (inward if name == axis else table.axes[name][row])
+    settings = np.flatnonzero((table.places >= 0).all(axis=1) & same[table.places].any(axis=1))
+    if not len(settings):
+        return True
+    mean, half = comparison.interval(settings[:1])
+    return bool(mean[0] < 0 and not mean[0] + half[0] >= 0)
+
+
+def law_hint(ds: xarray.Dataset, table: ChoiceTable, store: str | Path | None) -> Doubt | None:
+    """Say how to try other length laws, where the sweep has one alone."""
+    from ..spec.spec import spec_of
+
+    spec = spec_of(ds)
+    if "response_length" in spec.design.columns:
+        return None
+    law = spec.base.response_length
+    more = Commands(spec, ds, store)
+    text = f"All of this holds for one length law, {law.name}."
+    own, other = _two_laws(law.to_dict())
+    if other is None or not spec.design.is_grid:
+        return Doubt(f"{text} Give the sweep an axis response_length with other laws to see if it stays.")
+    if more.store is None:
+        return Doubt(f"{text} Run it with the axis response_length=[law, another] to see if it stays.")
+    return Doubt(f"{text} To see if it stays under another:", more.values("response_length", [own, other]))
+
+
+def _two_laws(plain: dict[str, Any]) -> tuple[str, str | None]:
+    """Write a law and a different one in the short form of flags; None where it has no short form."""
+    if plain.get("law") == "shipped":
+        other = "aime-rl-500" if plain["name"] != "aime-rl-500" else "aime-rl-1000"
+        return f"shipped:{plain['name']}", f"shipped:{other}"
+    if plain.get("law") == "lognormal":
+        rest = f"{plain['sigma']:g}:{plain['minimum']}:{plain['maximum']}"
+        return f"lognormal:{plain['median']:g}:{rest}", f"lognormal:{1.5 * plain['median']:g}:{rest}"
+    return "", None

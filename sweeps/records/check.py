@@ -1,0 +1,304 @@
+"""Check every rollout record of a file against the contract, in bounded memory, and count what is wrong.
+
+Nothing stops at the first finding: all bad lines are counted by rule, the first ones are kept in full. What
+is held at any time is one line, some bytes per bad record (its line number), and some 33 bytes per record
+for the rules of the batch.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ...kernels.contract.batch import BatchCheck
+from ...kernels.contract.contract import RolloutContract
+from ...kernels.contract.findings import RULES, ContractFinding, shown
+from .files import (
+    LINE_RULES,
+    MAX_LINE_BYTES,
+    RecordLine,
+    is_parquet,
+    read_jsonl,
+    record_lines,
+)
+
+_PROGRESS_SECONDS = 5.0
+
+
+@dataclass
+class RuleCount:
+    """How often a rule was broken: by how many records, by how many values, and where first."""
+
+    severity: str
+    records: int = 0
+    values: int = 0
+    first_line: int = 0
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the rule makes a record bad."""
+        return self.severity == "error"
+
+
+@dataclass(frozen=True)
+class LineFinding:
+    """A finding, the line it is about, and that record's id."""
+
+    line: int
+    record_id: Any
+    finding: ContractFinding
+
+    def __str__(self) -> str:
+        """Give one line of text: place, id, code, sentence."""
+        who = "" if self.record_id is None else f" ({shown(self.record_id)})"
+        return f"line {self.line}{who}: {self.finding.code}: {self.finding}"
+
+
+@dataclass
+class RecordReport:
+    """What a file's records are like.
+
+    Attributes
+    ----------
+    file : str
+        The file's name.
+    lines : int
+        Physical lines (or parquet rows), blank ones included.
+    blank_lines : int
+        Lines with white space only.
+    records : int
+        Lines that are not blank, readable or not.
+    valid_records : int
+        Records without an error; warnings do not count against them.
+    bad_lines : list of int
+        Every line with an error, rising, however many there are.
+    warned_records : int
+        Records with a warning.
+    rules : dict of str to RuleCount
+        Every broken rule.
+    findings : list of LineFinding
+        The first findings in full.
+    hidden_findings : int
+        How many more there were.
+    """
+
+    file: str
+    lines: int = 0
+    blank_lines: int = 0
+    records: int = 0
+    valid_records: int = 0
+    bad_lines: list[int] = field(default_factory=list)
+    warned_records: int = 0
+    rules: dict[str, RuleCount] = field(default_factory=dict)
+    findings: list[LineFinding] = field(default_factory=list)
+    hidden_findings: int = 0
+
+    @property
+    def errors(self) -> int:
+        """How many errors there were, by record and rule."""
+        return sum(count.records for count in self.rules.values() if count.is_error)
+
+    @property
+    def warnings(self) -> int:
+        """How many warnings there were, by record and rule."""
+        return sum(count.records for count in self.rules.values() if not count.is_error)
+
+    def ok(self, *, strict: bool = False) -> bool:
+        """Say whether there are records, and none is bad; strictly, none with a warning either."""
+        return self.records > 0 and not self.errors and not (strict and self.warnings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give everything as plain values, for JSON."""
+        return {
+            "file": self.file,
+            "lines": self.lines,
+            "blank_lines": self.blank_lines,
+            "records": self.records,
+            "valid_records": self.valid_records,
+            "bad_records": len(self.bad_lines),
+            "bad_lines": self.bad_lines,
+            "warned_records": self.warned_records,
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "rules": {
+                code: {
+                    "severity": count.severity,
+                    "records": count.records,
+                    "values": count.values,
+                    "first_line": count.first_line,
+                    "rule": rule_in_words(code),
+                }
+                for code, count in self.rules.items()
+            },
+            "findings": [
+                {"line": item.line, "record_id": item.record_id, **item.finding.as_dict()}
+                for item in self.findings
+            ],
+            "hidden_findings": self.hidden_findings,
+        }
+
+
+def rule_in_words(code: str) -> str:
+    """Say what a rule asks for.
+
+    Examples
+    --------
+    >>> rule_in_words("prompt_empty")
+    'a prompt has tokens'
+    """
+    return (RULES.get(code) or LINE_RULES[code])[1]
+
+
+class _Tally:
+    """Counts findings as they come, and keeps the first of them."""
+
+    def __init__(self, report: RecordReport, keep: int) -> None:
+        self.report = report
+        self._keep = keep
+        self._bad = array("Q")
+        self._warned = array("Q")
+
+    def add(self, line: int, record_id: Any, findings: Iterable[ContractFinding]) -> None:
+        """Count one record's findings; a rule counts once per record."""
+        seen: set[str] = set()
+        for found in findings:
+            count = self.report.rules.setdefault(found.code, RuleCount(found.severity, first_line=line))
+            count.values += found.occurrences
+            count.records += found.code not in seen
+            seen.add(found.code)
+            lines = self._bad if found.severity == "error" else self._warned
+            if not lines or lines[-1] != line:
+                lines.append(line)
+            if len(self.report.findings) < self._keep:
+                self.report.findings.append(LineFinding(line, record_id, found))
+            else:
+                self.report.hidden_findings += 1
+
+    def close(self) -> None:
+        """Turn the lines seen into sorted lists without repeats."""
+        # Batch rules come last and may name lines that are bad already.
+        self.report.bad_lines = np.unique(np.array(self._bad)).tolist()
+        self.report.warned_records = np.unique(np.array(self._warned)).size
+        self.report.valid_records = self.report.records - len(self.report.bad_lines)
+
+
+def _plain_id(value: Any) -> Any:
+    """Keep a record's id when it is one, so that a report never holds a record."""
+    short = isinstance(value, str) and len(value) <= 200
+    return value if short or (isinstance(value, int) and not isinstance(value, bool)) else None
+
+
+def validate_lines(
+    lines: Iterable[RecordLine],
+    *,
+    file: str,
+    contract: RolloutContract | None = None,
+    group_size: int | None = None,
+    batch_rules: bool = True,
+    keep: int = 20,
+    progress: Callable[[int, int], None] | None = None,
+) -> RecordReport:
+    """Check lines as they are read.
+
+    Parameters
+    ----------
+    lines : iterable of RecordLine
+        From ``read_jsonl``, ``read_parquet`` or ``record_lines``.
+    file : str
+        The name for the report.
+    contract : RolloutContract, optional
+        The rules and their limits; our own field names and no limits without it.
+    group_size : int, optional
+        How many rollouts each group must have.
+    batch_rules : bool
+        Whether the whole file is also checked as one batch.
+    keep : int
+        How many findings to keep in full; all are counted.
+    progress : callable, optional
+        Called every few seconds with the lines and the bad records so far.
+
+    Returns
+    -------
+    RecordReport
+
+    Examples
+    --------
+    >>> import io
+    >>> from lagsweep.sweeps.records.files import read_jsonl
+    >>> report = validate_lines(read_jsonl(io.BytesIO(b"{bad\\n\\n")), file="example")
+    >>> report.bad_lines, report.blank_lines, list(report.rules)
+    ([1], 1, ['json_syntax'])
+    """
+    contract = contract or RolloutContract()
+    report = RecordReport(file)
+    tally = _Tally(report, keep)
+    batch = BatchCheck(group_size=group_size, lines=True) if batch_rules else None
+    due = time.monotonic() + _PROGRESS_SECONDS
+    for line in lines:
+        report.lines = line.number
+        if line.blank:
+            report.blank_lines += 1
+            continue
+        report.records += 1
+        if not line.readable:
+            tally.add(line.number, None, line.findings)
+            continue
+        check = contract.check(line.record)
+        check.findings.extend(line.findings)
+        if batch is not None:
+            batch.add(line.number, check)
+        if check.findings:
+            tally.add(line.number, _plain_id(check.get("sample_id")), check.findings)
+        if progress is not None and time.monotonic() >= due:
+            progress(line.number, report.errors)
+            due = time.monotonic() + _PROGRESS_SECONDS
+    for place, found in batch.findings() if batch is not None else ():
+        tally.add(place, None, [found])
+    tally.close()
+    return report
+
+
+def validate_records(
+    source: str | Path | BinaryIO,
+    *,
+    contract: RolloutContract | None = None,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    **options: Any,
+) -> RecordReport:
+    """Check every record of a JSONL or parquet file, or of a stream of JSON lines.
+
+    Parameters
+    ----------
+    source : str, Path or binary file
+        A path, or a stream opened for reading bytes.
+    contract : RolloutContract, optional
+        The rules and their limits.
+    max_line_bytes : int
+        Longer lines are reported and passed over.
+    **options
+        ``group_size``, ``batch_rules``, ``keep`` and ``progress`` as in :func:`validate_lines`.
+
+    Returns
+    -------
+    RecordReport
+        ``report.ok()`` says whether all is well; ``report.bad_lines`` names every bad line.
+
+    Raises
+    ------
+    ConfigError
+        If the file is missing, or neither JSONL nor parquet; never because of a record.
+    """
+    if hasattr(source, "readline"):
+        lines = read_jsonl(source, max_line_bytes=max_line_bytes)
+        name = str(getattr(source, "name", "<stream>"))
+        return validate_lines(lines, file=name, contract=contract, **options)
+    path = Path(source)
+    is_parquet(path)  # refuses a missing file before anything is counted
+    lines = record_lines(path, max_line_bytes=max_line_bytes)
+    return validate_lines(lines, file=str(path), contract=contract, **options)

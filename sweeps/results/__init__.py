@@ -1,0 +1,1 @@
+"""A finished sweep read: dataset, cells, frontier, shares, tables of text."""

@@ -1,0 +1,137 @@
+"""A sweep's result as one xarray Dataset: the same names and attributes in memory and on disk."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.pipeline.metrics import LAG_BINS
+from ..execute.plan import CELLS, Part
+from ..execute.work import STATUS_NAMES, UnitArrays
+from ..spec.spec import SweepSpec
+
+if TYPE_CHECKING:
+    import xarray
+
+SCHEMA_VERSION = 1
+_STATUS_ATTRIBUTES: dict[str, Any] = {
+    "units": "1",
+    "long_name": "what became of the run",
+    "flag_values": [0, 1, 2, 3],
+    "flag_meanings": " ".join(name.replace(" ", "_") for name in STATUS_NAMES),
+}
+_LAG_ATTRIBUTES = {"units": "rollouts", "long_name": "trained rollouts by lag (the last bin: 64 or more)"}
+
+
+def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
+    """Give the attributes of a result: everything that :func:`~lagsweep.config_at` needs, and versions."""
+    return {
+        "spec": spec.to_json(),
+        "fingerprint": spec.fingerprint,
+        "schema_version": SCHEMA_VERSION,
+        "law_digest": spec.law_digest,
+        **library_versions(),
+        "complete": complete,
+    }
+
+
+def library_versions() -> dict[str, str]:
+    """Give the versions that results depend on."""
+    return {
+        "lagsweep_version": version("lagsweep"),
+        "numpy_version": np.__version__,
+        "numba_version": version("numba"),
+        "python_version": platform.python_version(),
+    }
+
+
+def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """Name a part's variables: name -> (dtype, dimensions, attributes)."""
+    what = "sequential baseline: " if part.prefix else ""
+    table = {
+        part.prefix + metric.name: (
+            metric.dtype,
+            part.dims,
+            {"units": metric.units, "long_name": what + metric.long_name},
+        )
+        for metric in part.metrics
+    }
+    if part.keep_lag_counts:
+        table[part.prefix + "lag_counts"] = ("int64", (*part.dims, "lag"), dict(_LAG_ATTRIBUTES))
+    # The last to be written: a reader who finds a run done finds all of it.
+    table[part.prefix + "status"] = ("uint8", part.dims, dict(_STATUS_ATTRIBUTES))
+    return table
+
+
+def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dict[str, np.ndarray]:
+    """Give the values of a part's variables over a box of this shape, in the order of the table."""
+    values = {part.prefix + name: array.reshape(shape) for name, array in arrays.metrics.items()}
+    if arrays.lag_counts is not None:
+        values[part.prefix + "lag_counts"] = arrays.lag_counts.reshape(*shape, LAG_BINS)
+    values[part.prefix + "status"] = arrays.status.reshape(shape)
+    return values
+
+
+def coordinate_table(spec: SweepSpec) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, Any]]]:
+    """Give every coordinate: name -> (dimensions, values, attributes)."""
+    from ..config.config import PipelineConfig
+    from ..spec.axes import is_knob
+
+    design = spec.design
+    table: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, Any]]] = {}
+    for name, (dim, values) in design.coordinates().items():
+        field = design.fields[name]
+        about = f"knob {field}" if is_knob(field) else PipelineConfig.model_fields[field].description
+        table[name] = ((dim,), values, {"long_name": about, "field": field})
+    table["seed"] = (("seed",), np.array(spec.seeds, dtype=np.uint64), {"long_name": "seed of all draws"})
+    table["lag"] = (
+        ("lag",),
+        np.arange(LAG_BINS, dtype=np.int64),
+        {"units": "versions", "long_name": "policy lag"},
+    )
+    table["cell"] = (
+        design.dims,
+        spec.cell_ids,
+        {"long_name": "id of the configuration, the same in every sweep"},
+    )
+    return table
+
+
+def build_dataset(
+    spec: SweepSpec,
+    parts: Sequence[tuple[Part, UnitArrays]],
+    masks: Mapping[str, np.ndarray] | None = None,
+    *,
+    complete: bool = True,
+) -> xarray.Dataset:
+    """Build the dataset of a sweep that was run in memory."""
+    import xarray
+
+    variables: dict[str, Any] = {}
+    for part, arrays in parts:
+        values = variable_values(part, arrays, part.layout.shape)
+        for name, (_, dims, attributes) in variable_table(part).items():
+            variables[name] = (dims, values[name], attributes)
+    cells_dims = next(part.dims for part, _ in parts if part.name == CELLS)
+    for name, mask in (masks or {}).items():
+        variables[name] = ((*cells_dims, "rollout"), mask, {"units": "1", "long_name": f"rollout was {name}"})
+    dataset = xarray.Dataset(variables, coordinate_table(spec), result_attributes(spec, complete=complete))
+    failures = next(arrays.failures for part, arrays in parts if part.name == CELLS)
+    return with_reasons(dataset, {place: failure.reason for place, failure in failures.items()})
+
+
+def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]) -> xarray.Dataset:
+    """Add the variable ``reason`` (text per run) where any run failed; places are (cell, seed index)."""
+    if not reasons:
+        return dataset
+    shape = dataset["status"].shape
+    texts = np.full((int(np.prod(shape[:-1])), shape[-1]), "", dtype=object)
+    for place, reason in reasons.items():
+        texts[place] = reason
+    dims = dataset["status"].dims
+    attributes = {"long_name": "why the run failed"}
+    return dataset.assign(reason=(dims, texts.astype(np.str_).reshape(shape), attributes))

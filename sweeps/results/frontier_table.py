@@ -1,0 +1,169 @@
+"""The frontier as text that fits a terminal: sequential baseline first, then the frontier, then what is near.
+
+Every figure carries its interval or its unit; the drift that the ESS assumes is named, and lag and rollouts
+per batch stand beside it, since a small batch flatters an ESS.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .text import (
+    SHORT_AXES,
+    WIDTH,
+    describe_settings,
+    digits_for,
+    fixed,
+    grid,
+    grid_with_settings,
+    number,
+    with_half_width,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    import polars
+
+    from .frontier import Frontier
+
+HEADER = ("tokens/s", "ESS", "s/update", "lag", "roll./batch")
+FRESH_ENOUGH = 0.9
+
+
+def frontier_text(result: Frontier, *, rows: int = 12) -> str:
+    """Write the frontier as a table of at most 80 columns, with the assumptions below it."""
+    frontier = result.on_frontier()
+    different = distinct(result, frontier)
+    shown = different.head(rows).to_dicts()
+    everything = [*shown, *([result.baseline] if result.baseline else [])]
+    digits = {
+        metric: digits_for(
+            [row[metric] for row in everything], [row[f"{metric}_half_width"] for row in everything]
+        )
+        for metric in (result.throughput, result.ess)
+    }
+    header = list(HEADER)
+    if result.throughput != "trained_tokens_per_second":
+        header[0] = result.throughput
+    lines: list[tuple[Any, list[str]]] = []
+    if result.baseline is not None:
+        lines.append(("seq.", _figures(result.baseline, result, digits)))
+    lines += [([row[name] for name in result.axes], _figures(row, result, digits)) for row in shown]
+    table = grid_with_settings(result.axes, header, lines)
+    return "\n".join(
+        [table, *_worth_a_look(result), *_notes(result, frontier.height, different.height, len(shown))]
+    )
+
+
+def distinct(result: Frontier, frame: polars.DataFrame) -> polars.DataFrame:
+    """Keep the first of rows that have the same figures (a cap that is never reached makes no difference)."""
+    figures = [result.throughput, result.ess, "mean_lag", "seconds_per_update"]
+    return frame.unique(figures, keep="first", maintain_order=True)
+
+
+def _figures(row: dict[str, Any], result: Frontier, digits: dict[str, int]) -> list[str]:
+    return [
+        *(
+            with_half_width(row[metric], row[f"{metric}_half_width"], digits[metric])
+            for metric in (result.throughput, result.ess)
+        ),
+        fixed(row["seconds_per_update"], 1),
+        fixed(row["mean_lag"], 2),
+        fixed(row["rollouts_per_batch"], 1),
+    ]
+
+
+def worth_a_look(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
+    """Pick the cells that answer common wishes: the fastest, also of the fresh ones, and the freshest.
+
+    Returns
+    -------
+    list of (wish, row)
+        A wish that no cell fulfils is left out.
+    """
+    import polars as pl
+
+    usable = result.frame.filter(
+        pl.col(result.throughput).is_not_nan()
+        & (pl.col(result.throughput) > 0)
+        & pl.col(result.ess).is_not_nan()
+    )
+    fresh = usable.filter(pl.col(result.ess) >= FRESH_ENOUGH)
+    wishes = (
+        ("fastest", usable, [result.throughput]),
+        (f"fastest, ESS ≥ {FRESH_ENOUGH}", fresh, [result.throughput]),
+        ("effective tokens/s", usable, ["effective_tokens_per_second"]),
+        ("freshest", usable, [result.ess, result.throughput]),
+    )
+    return [
+        (wish, frame.sort(by, descending=True, maintain_order=True).row(0, named=True))
+        for wish, frame, by in wishes
+        if frame.height
+    ]
+
+
+def _worth_a_look(result: Frontier) -> list[str]:
+    found = worth_a_look(result)
+    if not found:
+        return ["", "No configuration trained a batch."]
+    header = ["tokens/s", "effective", "ESS"]
+    lines = []
+    for wish, row in found:
+        figures = [
+            fixed(row[result.throughput], 0),
+            fixed(row["effective_tokens_per_second"], 0),
+            fixed(row[result.ess], 3),
+        ]
+        lines.append((wish, {name: row[name] for name in result.axes}, figures))
+    text = grid(
+        ["worth a look", *(SHORT_AXES.get(name, name) for name in result.axes), *header],
+        [
+            [wish, *(number(value) for value in settings.values()), *figures]
+            for wish, settings, figures in lines
+        ],
+        left=1,
+    )
+    if max(len(line) for line in text.splitlines()) <= WIDTH:
+        return ["", text]
+    table = grid(["worth a look", *header], [[wish, *figures] for wish, _, figures in lines], left=1)
+    wishes: dict[str, list[str]] = {}
+    for wish, settings, _ in lines:
+        wishes.setdefault(describe_settings(settings), []).append(wish)
+    legend = [wrapped(f"{'; '.join(names)}: {settings}", "   ", "") for settings, names in wishes.items()]
+    return ["", table, "", *legend]
+
+
+def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[str]:
+    cells = result.frame.height
+    sentences = [
+        f"{frontier:,} of {cells:,} configurations are on the frontier of {result.throughput} and "
+        f"{result.ess}: no other has more of both."
+    ]
+    if different < frontier:
+        sentences.append(
+            f"Left out: {frontier - different:,} more with the very figures of one shown, from which "
+            "they differ in a setting that never took effect."
+        )
+    if shown < different:
+        sentences.append(f"The fastest {shown} of them are shown.")
+    if result.seeds > 1:
+        sentences.append(
+            f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds."
+        )
+    else:
+        sentences.append("One seed gives no interval.")
+    sentences.append(
+        f"ESS: expected normalized ESS at drift_per_version = {_drift(result)}, an assumption, not a "
+        "measurement." + (" The lag limit is enforced by discarding only." if result.level_1 else "")
+    )
+    if result.baseline is not None:
+        sentences.append(
+            "seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides)."
+        )
+    return ["", *(wrapped(sentence) for sentence in sentences)]
+
+
+def _drift(result: Frontier) -> str:
+    if "drift_per_version" in result.axes:
+        return "the axis's value"
+    return f"{result.drift_per_version:g}"

@@ -1,0 +1,355 @@
+"""The values of one axis: written out or as a range, checked by the field's own rules, and labelled.
+
+An axis is a list of values or a range, as ``{from = 1, to = 4}`` (whole steps), ``{from = 0.1, to = 1.6,
+step = 0.5}``, ``{from = 1, to = 1000, count = 4, scale = "log"}``. Both ends belong to a range.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, get_args
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from ...kernels.errors import ConfigError, message, nearest
+from ..config.checks import raise_config_error
+from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
+from ..laws.lengths import LengthLaw, SecondsLaw
+
+MOST_VALUES = 10_000_000
+PRESET_PREFIX = "preset."
+_RANGE_KEYS = ("from", "to", "step", "count", "scale")
+_LAWS: dict[str, Any] = {"response_length": LengthLaw, "environment_seconds": SecondsLaw}
+_ADAPTERS: dict[str, TypeAdapter[Any]] = {}
+
+
+def field_of_axis(name: str, where: str = "axes") -> str:
+    """Give the configuration field that an axis sets.
+
+    Parameters
+    ----------
+    name : str
+        One of the three named axes, or any field of ``PipelineConfig`` but ``seed``.
+    where : str
+        What to call the place in an error.
+
+    Raises
+    ------
+    ConfigError
+        If no such field exists.
+
+    Examples
+    --------
+    >>> field_of_axis("max_lag"), field_of_axis("batch_tokens")
+    ('max_policy_lag', 'batch_tokens')
+    """
+    field = AXIS_FIELDS.get(name, name)
+    if is_knob(field):
+        return _checked_knob(field, where)
+    if field == "seed":
+        raise ConfigError(message(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list."))
+    if field not in PipelineConfig.model_fields:
+        if _knobs(f"{PRESET_PREFIX}{name}"):
+            way_out = f"A preset's knob is swept as {PRESET_PREFIX}{name}."
+            raise ConfigError(message(where, "must name a field", name, way_out))
+        known = [*AXIS_FIELDS, *(known for known in PipelineConfig.model_fields if known != "seed")]
+        raise ConfigError(
+            message(
+                where, "must name a field or queue_cap, max_lag, sync_cadence", name, nearest(name, known)
+            ).strip()
+        )
+    return field
+
+
+def is_knob(field: str) -> bool:
+    """Tell whether an axis sets a preset's knob (``preset.<knob>``) and not a field."""
+    return field.startswith(PRESET_PREFIX)
+
+
+def _knobs(field: str) -> list[Any]:
+    """Give the knobs of that name, of all presets."""
+    from ..presets.registry import all_presets
+
+    name = field.removeprefix(PRESET_PREFIX)
+    return [knob for preset in all_presets().values() for knob in preset.knobs if knob.name == name]
+
+
+def _checked_knob(field: str, where: str) -> str:
+    if not _knobs(field):
+        from ..presets.registry import all_presets
+
+        known = {f"{PRESET_PREFIX}{knob.name}" for preset in all_presets().values() for knob in preset.knobs}
+        hint = nearest(field, known) or "`lagsweep presets NAME` lists a preset's knobs."
+        raise ConfigError(message(where, "must name a knob of the preset", field, hint))
+    return field
+
+
+def allows_none(field: str) -> bool:
+    """Tell whether a field may be left empty (``none`` in a spec file or on the command line)."""
+    if is_knob(field):
+        return True
+    return type(None) in get_args(PipelineConfig.model_fields[field].annotation)
+
+
+def is_whole(field: str) -> bool:
+    """Tell whether a field takes whole numbers."""
+    if is_knob(field):
+        return all(type(knob.default) is int for knob in _knobs(field))
+    annotation = PipelineConfig.model_fields[field].annotation
+    return annotation is int or int in [getattr(part, "__origin__", part) for part in get_args(annotation)]
+
+
+def read_none(field: str, value: Any) -> Any:
+    """Turn the text ``none`` into None where the field allows it (TOML has no null)."""
+    return None if value == "none" and isinstance(value, str) and allows_none(field) else value
+
+
+def checked_value(field: str, value: Any, where: str) -> Any:
+    """Check one value by the field's own rules and give it in the field's own type.
+
+    Raises
+    ------
+    ConfigError
+        With `where` as the name of the field.
+    """
+    if field in _LAWS:
+        return _checked_law(field, read_none(field, value), where)
+    if is_knob(field):  # the preset itself knows its range
+        value = value.item() if isinstance(value, np.generic) else read_none(field, value)
+        if value is None or isinstance(value, bool | int | str) or math.isfinite(value):
+            return value
+        raise ConfigError(message(where, "must be finite", value, "Give a finite number."))
+    if field not in _ADAPTERS:
+        info = PipelineConfig.model_fields[field]
+        kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+        _ADAPTERS[field] = TypeAdapter(kind)
+    try:
+        return _ADAPTERS[field].validate_python(read_none(field, value))
+    except ValidationError as error:
+        try:
+            raise_config_error(error, PipelineConfig.model_fields, prefix="@")
+        except ConfigError as worded:
+            lines = [where + line[line.index(":") :] for line in str(worded).splitlines()]
+            raise ConfigError("\n".join(dict.fromkeys(lines))) from None
+
+
+def _checked_law(field: str, value: Any, where: str) -> Any:
+    law = _LAWS[field]
+    if isinstance(value, law) or (value is None and allows_none(field)):
+        return value
+    if isinstance(value, Mapping):
+        try:
+            return law.from_dict(value)
+        except ConfigError as error:
+            raise ConfigError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from None
+    raise ConfigError(message(where, "must be a law", value, f"Build one, as {law.__name__}.fixed(2)."))
+
+
+def expand(name: str, given: Any, where: str = "axes") -> list[Any]:
+    """Write out the values of an axis.
+
+    Parameters
+    ----------
+    name : str
+        The axis.
+    given : sequence, array, range or mapping
+        Values, or a range with ``from``, ``to`` and optionally ``step`` or ``count``, and ``scale``.
+    where : str
+        What to call the place in an error.
+
+    Raises
+    ------
+    ConfigError
+        For an empty axis, a bare value, or a range that makes no sense.
+
+    Examples
+    --------
+    >>> expand("sync_cadence", {"from": 1, "to": 4})
+    [1, 2, 3, 4]
+    >>> expand("queue_cap", {"from": 1000, "to": 64000, "count": 4, "scale": "log"})
+    [1000, 4000, 16000, 64000]
+    """
+    place = f"{where}.{name}"
+    if isinstance(given, Mapping):
+        return _expand_range(name, given, place)
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ConfigError(message(place, "must be a list of values or a range", given, f"Write [{given!r}]."))
+    values = [item.item() if isinstance(item, np.generic) else item for item in given]
+    if not values:
+        raise ConfigError(
+            message(place, "must have at least one value", values, "Give values, or drop the axis.")
+        )
+    return values
+
+
+def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
+    for key in given:
+        if key not in _RANGE_KEYS:
+            hint = nearest(str(key), _RANGE_KEYS) or f"Known keys: {', '.join(_RANGE_KEYS)}."
+            raise ConfigError(message(f"{place}.{key}", "is not a key of a range", given[key], hint))
+    low, high = (_end(given, key, place) for key in ("from", "to"))
+    if high < low:
+        raise ConfigError(
+            message(f"{place}.to", f"must be at least from, which is {low}", high, "Swap them.")
+        )
+    scale = given.get("scale", "linear")
+    if scale not in ("linear", "log"):
+        raise ConfigError(
+            message(f"{place}.scale", "must be 'linear' or 'log'", scale, "Choose one of them.")
+        )
+    whole = is_whole(field_of_axis(name))
+    if "count" in given:
+        numbers = _by_count(given, low, high, scale, place)
+    elif scale == "log":
+        raise ConfigError(message(f"{place}.count", "is required with scale 'log'", None, "Give count = 5."))
+    else:
+        numbers = _by_step(given, low, high, place)
+    # Rounding a fine range to whole numbers may repeat one; the axis then has it once.
+    return list(dict.fromkeys(round(number) for number in numbers)) if whole else numbers
+
+
+def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
+    value = given.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        raise ConfigError(message(f"{place}.{key}", "must be a finite number", value, f"Give {key} = 1."))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _by_count(given: Mapping[str, Any], low: float, high: float, scale: str, place: str) -> list[float]:
+    count = given["count"]
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_VALUES:
+        raise ConfigError(
+            message(f"{place}.count", "must be a whole number from 1", count, "Give count = 5.")
+        )
+    if "step" in given:
+        raise ConfigError(message(f"{place}.step", "excludes count", given["step"], "Give one of the two."))
+    if scale == "log":
+        if low <= 0:
+            raise ConfigError(message(f"{place}.from", "must be above 0 with scale 'log'", low, "Raise it."))
+        numbers = np.exp(np.linspace(math.log(low), math.log(high), count))
+    else:
+        numbers = np.linspace(low, high, count)
+    inner = [float(number) for number in numbers]
+    # The ends are the numbers as written, not their exp(log()).
+    return [float(low), *inner[1:-1], float(high)] if count > 1 else [float(low)]
+
+
+def _by_step(given: Mapping[str, Any], low: float, high: float, place: str) -> list[Any]:
+    step = _end(given, "step", place) if "step" in given else 1
+    if step <= 0:
+        raise ConfigError(message(f"{place}.step", "must be above 0", step, "Give a positive step."))
+    count = math.floor((high - low) / step * (1 + 1e-12) + 1e-9) + 1
+    if count > MOST_VALUES:
+        raise ConfigError(
+            message(f"{place}.step", f"must give at most {MOST_VALUES} values", step, "Enlarge it.")
+        )
+    return [low + index * step for index in range(count)]
+
+
+def checked_axis(
+    name: str, values: Sequence[Any], where: str = "axes", *, distinct: bool = True
+) -> tuple[Any, ...]:
+    """Check every value of an axis, and that none occurs twice.
+
+    Raises
+    ------
+    ConfigError
+        With a line per bad value.
+
+    Examples
+    --------
+    >>> checked_axis("max_lag", [0, 1.0, 4])
+    (0, 1, 4)
+    """
+    field = field_of_axis(name, where)
+    place = f"{where}.{name}"
+    findings, checked = [], []
+    for value in values:
+        try:
+            checked.append(checked_value(field, value, place))
+        except ConfigError as error:
+            findings.append(str(error))
+    if not findings and distinct:
+        seen: set[str] = set()
+        for value in checked:
+            key = identity(value)
+            if key in seen:
+                findings.append(
+                    message(place, "must not repeat a value", label(value), "Give each value once.")
+                )
+            seen.add(key)
+    if findings:
+        raise ConfigError("\n".join(dict.fromkeys(findings)))
+    return tuple(checked)
+
+
+def plain(value: Any) -> Any:
+    """Give a checked value as plain data for JSON or TOML; :func:`checked_value` reads it back."""
+    if isinstance(value, LengthLaw):
+        return value.to_dict(
+            embed=True
+        )  # the data of a law from a file go into the spec: a store stands alone
+    if isinstance(value, SecondsLaw):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return value.model_dump() if isinstance(value, Limit) else value
+
+
+def identity(value: Any) -> str:
+    """Give what tells a value from others, as text: a law's table, not the words that made it."""
+    if isinstance(value, LengthLaw | SecondsLaw):
+        rows = getattr(value, "rows", None)
+        content: Any = {"law": value.digest, "cut": bool(getattr(value, "cut_at_maximum", False))}
+        if rows is not None:
+            content["rows"] = rows.digest
+    else:
+        content = plain(value)
+    if type(content) in (int, float):
+        return repr(content)  # as json.dumps writes it, many times faster
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def label(value: Any) -> str:
+    """Name a value in one short line.
+
+    Examples
+    --------
+    >>> label(None), label(True), label("reserve")
+    ('none', 'true', 'reserve')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, LengthLaw | SecondsLaw):
+        return value.name
+    if isinstance(value, tuple):
+        return " and ".join(f"{item.count}<B*{item.done}+{item.groups}" for item in value) or "no limits"
+    return str(value)
+
+
+def coordinate(values: Sequence[Any]) -> np.ndarray:
+    """Give the values of an axis as a coordinate: numbers where all are numbers, else labels.
+
+    Examples
+    --------
+    >>> coordinate([1, 2])
+    array([1, 2])
+    >>> coordinate(["threshold", "reserve"]).tolist()
+    ['threshold', 'reserve']
+    """
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return np.array(values, dtype=np.int64)
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return np.array(values, dtype=np.float64)
+    labels = [label(value) for value in values]
+    repeated = {text for text in labels if labels.count(text) > 1} if len(values) < 10_000 else set()
+    for index, text in enumerate(labels):
+        digest = getattr(values[index], "digest", None)
+        if text in repeated and digest:
+            labels[index] = f"{text} {digest[:8]}"
+    return np.array(labels, dtype=np.str_)

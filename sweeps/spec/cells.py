@@ -1,0 +1,134 @@
+"""From cells to configurations: build them fast, check all of them, find one by id or by its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.errors import ConfigError, message, nearest
+from ..config.config import PipelineConfig
+from ..config.rules import contradictions
+from .axes import PRESET_PREFIX, checked_value, field_of_axis, identity, label
+
+if TYPE_CHECKING:
+    from .design import Design
+    from .spec import SweepSpec
+
+
+def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
+    """Copy a configuration with values that have been checked one by one already."""
+    if base.preset is None:
+        fields = dict(changes)
+        if fields.get("batch_groups") is not None and "batch_tokens" not in base.model_fields_set:
+            fields.setdefault("batch_tokens", None)  # as a new configuration does
+        return base.model_copy(update=fields)
+    return base.replace(**{name.removeprefix(PRESET_PREFIX): value for name, value in changes.items()})
+
+
+def configs_of(
+    base: PipelineConfig, design: Design, cells: Sequence[int] | np.ndarray
+) -> list[PipelineConfig]:
+    """Build the configurations of some cells of a checked design."""
+    return [unchecked_config(base, design.settings(int(cell))) for cell in cells]
+
+
+def contradicting_cells(spec: SweepSpec) -> list[tuple[str, str]]:
+    """List the cells whose settings contradict each other, excluded ones apart, each with what is wrong."""
+    found = []
+    for cell in _cells_that_differ(spec):
+        try:
+            texts = contradictions(unchecked_config(spec.base, spec.design.settings(int(cell))))
+        except ConfigError as error:  # a preset's own rules
+            texts = str(error).splitlines()
+        found += [(describe_cell(spec.design, int(cell)), text) for text in texts]
+    return found
+
+
+# Fields of level 1 that no rule between fields looks at: checked one by one, they cannot contradict others.
+RULE_FREE = (
+    "stop_after_updates",
+    "decode_tokens_per_second",
+    "rollout_overhead_seconds",
+    "train_overhead_seconds",
+    "train_tokens_per_second",
+    "max_policy_lag",
+    "sync_every_updates",
+    "sync_seconds",
+    "drift_per_version",
+)
+
+
+def _cells_that_differ(spec: SweepSpec) -> np.ndarray:
+    """Give cells that stand for all others: along axes that no rule looks at, one value stands for all."""
+    kept = ~spec.excluded
+    if spec.design.is_grid:
+        free = tuple(dim for dim, name in enumerate(spec.design.dims) if field_of_axis(name) in RULE_FREE)
+        first = np.zeros(kept.shape, bool)
+        first[tuple(slice(0, 1) if dim in free else slice(None) for dim in range(kept.ndim))] = kept.any(
+            axis=free, keepdims=True
+        )
+        kept = first
+    return np.flatnonzero(kept.reshape(-1))
+
+
+def describe_cell(design: Design, cell: int) -> str:
+    """Name a cell by its axis values, as ``max_lag=2 sync_cadence=1``."""
+    at = design.indices(cell)
+    return (
+        " ".join(f"{name}={label(values[at[dim]])}" for name, (dim, values) in design.columns.items())
+        or "base"
+    )
+
+
+def find_cell(spec: SweepSpec, cell: Any) -> int:
+    """Find a cell by its id or its axis values; gives its place in the design.
+
+    Raises
+    ------
+    ConfigError
+        If the sweep has no such cell, or more than one fits.
+    """
+    if isinstance(cell, Mapping):
+        return _by_values(spec, cell)
+    if (
+        isinstance(cell, bool)
+        or not np.issubdtype(np.asarray(cell).dtype, np.integer)
+        or np.asarray(cell).ndim
+    ):
+        raise ConfigError(
+            message("cell", "must be a cell's id or its axis values", cell, "Use int(ds.cell[...]).")
+        )
+    places = np.flatnonzero(spec.cell_ids.reshape(-1) == int(cell))
+    if not len(places):
+        raise ConfigError(
+            message(
+                "cell", "must be the id of a cell of this sweep", int(cell), "The coordinate cell lists them."
+            )
+        )
+    return int(places[0])
+
+
+def _by_values(spec: SweepSpec, wanted: Mapping[str, Any]) -> int:
+    design = spec.design
+    matches = np.ones(design.shape, bool)
+    by_field = {setting: axis for axis, setting in design.fields.items()}
+    for name, value in wanted.items():
+        axis = name if name in design.columns else by_field.get(field_of_axis(name, "cell"))
+        if axis is None:
+            hint = nearest(name, design.columns) or f"Axes: {', '.join(design.columns)}."
+            raise ConfigError(message("cell", "must name axes of this sweep", name, hint))
+        dim, values = design.columns[axis]
+        labels = design.coordinates()[axis][1]
+        if labels.dtype.kind == "U" and value in labels:
+            same = labels == value  # a law, for one, is named by its label
+        else:
+            key = identity(checked_value(design.fields[axis], value, f"cell.{axis}"))
+            same = np.array([identity(item) == key for item in values])
+        matches = matches & design.broadcast(dim, same)
+    places = np.flatnonzero(matches.reshape(-1))
+    if len(places) != 1:
+        rule = "must fit exactly one cell" if len(places) else "must fit a cell of this sweep"
+        raise ConfigError(message("cell", f"{rule}, fits {len(places)}", dict(wanted), "Name every axis."))
+    return int(places[0])

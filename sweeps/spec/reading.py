@@ -1,0 +1,346 @@
+"""Sweep specs in TOML: read them with every error naming file, section and key, and write them back.
+
+Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``baseline``, ``masks``, ``tables``),
+``[base]`` (fields of the configuration, or ``preset``), ``[axes]``, ``[[zip]]`` (axes that go together),
+``[[points]]`` (one table a point), ``[sample]`` (``method``, ``points``, ``seed``: the axes then are ranges
+to draw from). TOML has no null: the text ``none`` stands for it where a field may be empty.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...kernels.errors import ConfigError, message, nearest
+from ..config.config import AXIS_FIELDS, PipelineConfig
+from .axes import PRESET_PREFIX, read_none
+from .design import sampled_group
+from .spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec, make_spec
+
+TOP_KEYS = (
+    "version", "name", "seeds", "constraints", "until", "baseline", "masks", "tables",
+    "base", "axes", "zip", "points", "sample",
+)  # fmt: skip
+SAMPLE_KEYS = ("method", "points", "seed")
+_LAWS = ("response_length", "environment_seconds")
+
+
+def read_spec_file(path: Path, **changes: Any) -> SweepSpec:
+    """Read a TOML file; `changes` are those of :func:`spec_from_sections`.
+
+    Raises
+    ------
+    ConfigError
+        Each line begins with the file's name.
+    """
+    content = read_sections(path)
+    try:
+        return spec_from_sections(content, folder=path.parent, **changes)
+    except ConfigError as error:
+        raise ConfigError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def read_sections(path: Path) -> dict[str, Any]:
+    """Read a TOML file into plain data.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            message("spec", f"must be a readable file: {reason}", str(path), "Check the path.")
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: must be valid TOML: {error}. Mend that line.") from None
+
+
+def spec_from_sections(
+    content: Mapping[str, Any],
+    *,
+    folder: Path | None = None,
+    base_changes: Mapping[str, Any] | None = None,
+    axis_changes: Mapping[str, Any] | None = None,
+    top_changes: Mapping[str, Any] | None = None,
+) -> SweepSpec:
+    """Build a spec from the sections of a file.
+
+    Parameters
+    ----------
+    content : mapping
+        The file's content.
+    folder : path, optional
+        Where relative paths of length files start.
+    base_changes, axis_changes, top_changes : mapping, optional
+        What the command line puts in the place of the file's base fields, axes and top keys.
+
+    Raises
+    ------
+    ConfigError
+        Naming section and key.
+    """
+    top = {**content, **(top_changes or {})}
+    _check_keys(top)
+    axes = _axes_with_changes(_with_knobs(_section(content, "axes")), axis_changes or {})
+    base = read_base(_section(content, "base"), folder, base_changes or {})
+    groups = _groups(top, axes, folder)
+    return make_spec(
+        base,
+        groups,
+        top.get("seeds", 1),
+        constraints=_strings(top, "constraints"),
+        name=top.get("name", DEFAULT_NAME),
+        baseline=_flag(top, "baseline", True),
+        masks=_flag(top, "masks", False),
+        tables=_strings(top, "tables"),
+        until=top.get("until"),
+    )
+
+
+def _check_keys(top: Mapping[str, Any]) -> None:
+    findings = []
+    for key in top:
+        if key in TOP_KEYS:
+            continue
+        if key in PipelineConfig.model_fields:
+            way_out = "Move it under [base]."
+        elif key in AXIS_FIELDS:
+            way_out = "Move it under [axes]."
+        else:
+            way_out = nearest(key, TOP_KEYS) or f"Known sections and keys: {', '.join(TOP_KEYS)}."
+        findings.append(message(key, "is not a key of the top level", top[key], way_out))
+    version = top.get("version", SPEC_VERSION)
+    if version != SPEC_VERSION:
+        findings.append(message("version", f"must be {SPEC_VERSION}", version, "Use a newer lagsweep."))
+    if findings:
+        raise ConfigError("\n".join(findings))
+
+
+def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    section = content.get(name, {})
+    if not isinstance(section, Mapping):
+        raise ConfigError(
+            message(name, "must be a section", section, f"Write [{name}] and its keys below it.")
+        )
+    return dict(section)
+
+
+def _strings(top: Mapping[str, Any], key: str) -> list[str]:
+    value = top.get(key, [])
+    value = [value] if isinstance(value, str) else value
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(message(key, "must be a list of texts", value, f'Write {key} = ["..."].'))
+    return list(value)
+
+
+def _flag(top: Mapping[str, Any], key: str, default: bool) -> bool:
+    value = top.get(key, default)
+    if not isinstance(value, bool):
+        raise ConfigError(message(key, "must be true or false", value, f"Write {key} = true."))
+    return value
+
+
+def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]) -> PipelineConfig:
+    """Build the base configuration from a section, starting from its preset if it names one.
+
+    Raises
+    ------
+    ConfigError
+        Each line names the section and the key.
+    """
+    settings = dict(section)
+    wanted = {**settings, **changes}
+    preset = wanted.pop("preset", None)
+    knobs = _knob_names(preset)
+    fields = {name: _read_field(name, value, folder) for name, value in wanted.items()}
+    misplaced = [name for name in fields if name in AXIS_FIELDS and name not in knobs]
+    if misplaced:
+        lines = [
+            message(
+                f"base.{name}",
+                "is the name of an axis",
+                wanted[name],
+                f"In [base] it is {AXIS_FIELDS[name]}.",
+            )
+            for name in misplaced
+        ]
+        raise ConfigError("\n".join(lines))
+    try:
+        if preset is None:
+            return PipelineConfig(**fields)
+        from ..presets.registry import preset_config
+
+        return preset_config(preset, **fields)
+    except ConfigError as error:
+        raise ConfigError("\n".join(_in_base(line) for line in str(error).splitlines())) from None
+
+
+def _knob_names(preset: Any) -> tuple[str, ...]:
+    if preset is None:
+        return ()
+    from ..presets.registry import find_preset
+
+    return tuple(knob.name for knob in find_preset(preset).knobs)
+
+
+def _in_base(line: str) -> str:
+    """Put the section before the field, and say where a name that is an axis belongs."""
+    placed = line if line.startswith("base.") else f"base.{line}"
+    name = placed[len("base.") :].split(":")[0]
+    if "is not a known field" in placed:
+        axis = re.match(r"Did you mean '(\w+)'", nearest(name, AXIS_FIELDS))
+        if axis:
+            placed += f" The axis {axis[1]} is {AXIS_FIELDS[axis[1]]} here, or belongs under [axes]."
+    return placed
+
+
+def _read_field(name: str, value: Any, folder: Path | None) -> Any:
+    if name in _LAWS and isinstance(value, Mapping):
+        from ..laws.lengths import LengthLaw, SecondsLaw
+
+        law = LengthLaw if name == "response_length" else SecondsLaw
+        try:
+            return law.from_dict(value, folder=folder) if folder is not None else law.from_dict(value)
+        except ConfigError as error:
+            lines = str(error).splitlines()
+            raise ConfigError("\n".join(f"base.{name}: {line}" for line in lines)) from None
+    return read_none(name, value) if name in PipelineConfig.model_fields else value
+
+
+def _with_knobs(axes: dict[str, Any]) -> dict[str, Any]:
+    """Write ``preset.window = [1, 2]``, which TOML reads as a table, as the axis ``preset.window``."""
+    flat: dict[str, Any] = {}
+    for name, values in axes.items():
+        if name == "preset" and isinstance(values, Mapping):
+            flat |= {f"{PRESET_PREFIX}{knob}": inner for knob, inner in values.items()}
+        else:
+            flat[name] = values
+    return flat
+
+
+def _axes_with_changes(axes: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Put axes from the command line in the place of the file's, under either name of the same field."""
+    for name, values in changes.items():
+        other = [old for old in axes if AXIS_FIELDS.get(old, old) == AXIS_FIELDS.get(name, name)]
+        axes[other[0] if other else name] = values
+    return axes
+
+
+def _groups(top: Mapping[str, Any], axes: dict[str, Any], folder: Path | None) -> list[Mapping[str, Any]]:
+    for name in axes:
+        axes[name] = _read_values(name, axes[name], folder)
+    groups: list[Mapping[str, Any]] = []
+    if "sample" in top:
+        sample = _section(top, "sample")
+        for key in sample:
+            if key not in SAMPLE_KEYS:
+                hint = nearest(key, SAMPLE_KEYS) or f"Known keys: {', '.join(SAMPLE_KEYS)}."
+                raise ConfigError(message(f"sample.{key}", "is not a known key", sample[key], hint))
+        groups.append(
+            sampled_group(
+                axes,
+                method=sample.get("method", "latin_hypercube"),
+                points=sample.get("points", 64),
+                seed=sample.get("seed", 0),
+            )
+        )
+    else:
+        groups += [{name: values} for name, values in axes.items()]
+    groups += [
+        {name: _read_values(name, values, folder) for name, values in group.items()}
+        for group in _tables(top, "zip")
+    ]
+    points = _tables(top, "points")
+    if points:
+        groups.append(_columns_of_points(points, folder))
+    return groups
+
+
+def _tables(top: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    value = top.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise ConfigError(message(key, "must be a list of tables", value, f"Write [[{key}]] before each."))
+    return [dict(item) for item in value]
+
+
+def _read_values(name: str, values: Any, folder: Path | None) -> Any:
+    field = AXIS_FIELDS.get(name, name)
+    if isinstance(values, Sequence) and not isinstance(values, str) and field in PipelineConfig.model_fields:
+        return [_read_field(field, value, folder) for value in values]
+    return values
+
+
+def _columns_of_points(points: Sequence[Mapping[str, Any]], folder: Path | None) -> dict[str, list[Any]]:
+    names = list(points[0])
+    for number, point in enumerate(points):
+        if set(point) != set(names):
+            odd = sorted(set(point) ^ set(names))
+            raise ConfigError(
+                message("points", f"must all set {', '.join(names)} (point {number})", odd, "Even them out.")
+            )
+    return {name: _read_values(name, [point[name] for point in points], folder) for name in names}
+
+
+def spec_to_toml(spec: SweepSpec) -> str:
+    """Write a spec as TOML that :func:`read_spec_file` reads back to the same spec.
+
+    Examples
+    --------
+    >>> spec = make_spec(PipelineConfig(max_policy_lag=4), {"sync_cadence": [1, 2]}, seeds=3)
+    >>> print(spec_to_toml(spec))
+    version = 1
+    name = "sweep"
+    seeds = { first = 0, count = 3 }
+    baseline = false
+    <BLANKLINE>
+    [base]
+    max_policy_lag = 4
+    <BLANKLINE>
+    [axes]
+    sync_cadence = [1, 2]
+    <BLANKLINE>
+    """
+    content = spec.to_plain()
+    sections = {
+        "base": content.pop("base"),
+        "axes": content.pop("axes", None),
+        "zip": content.pop("zip", None),
+    }
+    lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
+    for name, section in sections.items():
+        if not section:
+            continue
+        title = f"[[{name}]]" if isinstance(section, list) else f"[{name}]"
+        keys = section[0] if isinstance(section, list) else section
+        lines += ["", title, *(f"{key} = {_toml(value)}" for key, value in keys.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """Write one value in TOML's own notation, on one line."""
+    if value is None:
+        return '"none"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=True)  # JSON's escapes are TOML's too
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{_toml_key(str(key))} = {_toml(item)}" for key, item in value.items())
+        return f"{{ {inside} }}"
+    return f"[{', '.join(_toml(item) for item in value)}]"
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=True)

@@ -1,0 +1,254 @@
+"""Add seeds only where they are needed: rules for ``until``, and the rounds that they ask for.
+
+A sweep with a rule is looked at after 32, 64, 128, … seeds, up to all K looks that its seeds allow. Cells
+that have what the rule asks get no more seeds.
+
+- ``METRIC within 1%`` or ``METRIC within 0.5``: a cell stops when the half width of its Student interval,
+taken at confidence ``1 - alpha/K``, is at most that share of the mean's size, or that amount. By the union
+bound over the K looks the interval at the stop covers the true mean with probability at least ``1 -
+alpha``, where each single Student interval does (exactly for normal values, and nearly for means of 32 and
+more seeds). Stopping on an ordinary 95% interval would not: each look is another chance to stop on an
+interval that misses. - ``best METRIC resolved`` (or ``lowest``): all configurations of a seed see the same
+rollouts, so the leader and each other cell are compared by their paired differences. A cell stops when the
+difference's one-sided interval at ``1 - alpha / (K (cells - 1))`` excludes zero; with probability at least
+``1 - alpha`` the truly best cell is never stopped that way. ``best METRIC resolved within 1%`` also stops
+cells whose difference is surely smaller than that.
+
+``at 99%`` at the end changes ``1 - alpha`` from 95%.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.pipeline.metrics import METRIC_BY_NAME
+from ..execute.units import choose_chunks
+
+if TYPE_CHECKING:
+    from ..execute.plan import Part
+    from ..execute.progress import Progress
+    from .spec import SweepSpec
+
+FIRST_LOOK = 32
+_NUMBER = r"(?P<amount>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(?P<percent>%)?"
+_CONFIDENCE = r"(?:\s+at\s+(?P<confidence>\d+(?:\.\d+)?)\s*%)?"
+_WITHIN = re.compile(rf"(?P<metric>\w+)\s+within\s+{_NUMBER}{_CONFIDENCE}")
+_BEST = re.compile(
+    rf"(?:difference\s+to\s+(?:the\s+)?)?(?P<which>best|highest|lowest)\s+(?:of\s+)?(?P<metric>\w+)\s+resolved"
+    rf"(?:\s+within\s+{_NUMBER})?{_CONFIDENCE}"
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a cell has seeds enough.
+
+    Parameters
+    ----------
+    metric : str
+    kind : {"within", "best"}
+    amount : float
+        The width asked for; for ``best``, the difference that does not matter, 0 if none.
+    relative : bool
+        Whether the amount is a share of the mean.
+    sign : int
+        1 if the largest is best, -1 if the smallest is.
+    confidence : float
+    """
+
+    metric: str
+    kind: str
+    amount: float
+    relative: bool
+    sign: int = 1
+    confidence: float = 0.95
+
+    def looks(self, seeds: int) -> list[int]:
+        """Give the numbers of seeds at which the cells are looked at.
+
+        Examples
+        --------
+        >>> parse_rule("updates within 1%").looks(100)
+        [32, 64, 100]
+        """
+        looks = [min(FIRST_LOOK, seeds)]
+        while looks[-1] < seeds:
+            looks.append(min(2 * looks[-1], seeds))
+        return looks
+
+    def chunks(self, cell_shape: tuple[int, ...], seeds: int, unit_runs: int) -> tuple[int, ...]:
+        """Choose units whose seeds end at the looks."""
+        seed_chunk = min(FIRST_LOOK, seeds)
+        return (*choose_chunks(cell_shape, 1, max(1, unit_runs // seed_chunk))[:-1], seed_chunk)
+
+    def enough(self, values: np.ndarray, open_cells: np.ndarray, looks: int) -> np.ndarray:
+        """Tell which open cells need no more seeds.
+
+        Parameters
+        ----------
+        values : ndarray of float64, (cells, seeds)
+            NaN where there is no value.
+        open_cells : ndarray of bool
+            Cells that have had every seed so far.
+        looks : int
+            How many looks there may be, K.
+
+        Returns
+        -------
+        ndarray of bool
+        """
+        if self.kind == "within":
+            return open_cells & self._narrow(values, looks)
+        return self._resolved(values, open_cells, looks)
+
+    def _narrow(self, values: np.ndarray, looks: int) -> np.ndarray:
+        alpha = (1 - self.confidence) / looks
+        mean, half = student(values, 1 - alpha / 2)
+        target = self.amount * np.abs(mean) if self.relative else self.amount
+        return np.where(np.isnan(half), False, half <= target)
+
+    def _resolved(self, values: np.ndarray, open_cells: np.ndarray, looks: int) -> np.ndarray:
+        means = np.where(open_cells, self.sign * student(values, 0.5)[0], -np.inf)
+        means = np.where(np.isnan(means), -np.inf, means)
+        leader = int(np.argmax(means))
+        cells = max(1, int(open_cells.size) - 1)
+        alpha = (1 - self.confidence) / (looks * cells)
+        difference, half = student(self.sign * (values[leader] - values), 1 - alpha)
+        tied = np.nan_to_num(np.abs(values[leader] - values)).max(axis=1) == 0  # run by run the same
+        settled = (difference - half > 0) | tied
+        if self.amount:
+            limit = self.amount * abs(means[leader]) if self.relative else self.amount
+            settled |= difference + half <= limit
+        settled &= open_cells & ~np.isnan(difference)
+        settled[leader] = False
+        if not (open_cells & ~settled).sum() > 1:
+            settled[leader] = True  # nobody is left to compare with
+        return settled
+
+
+def student(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
+    """Give each row's mean and Student's quantile times its standard error; NaN values are left out."""
+    from scipy.stats import t
+
+    count = np.sum(~np.isnan(values), axis=1)
+    mean = np.divide(np.nansum(values, axis=1), count, out=np.full(len(values), np.nan), where=count > 0)
+    squares = np.nansum((values - mean[:, None]) ** 2, axis=1)
+    variance = np.divide(squares, count - 1, out=np.full(len(values), np.nan), where=count > 1)
+    return mean, t.ppf(probability, np.maximum(count - 1, 1)) * np.sqrt(variance / np.maximum(count, 1))
+
+
+def parse_rule(text: str) -> Rule:
+    """Read a rule.
+
+    Raises
+    ------
+    ConfigError
+        If it is none, or names no metric.
+
+    Examples
+    --------
+    >>> parse_rule("trained_tokens_per_second within 1%").amount
+    0.01
+    >>> parse_rule("difference to the best trained_tokens_per_second resolved at 99%").confidence
+    0.99
+    """
+    found = (
+        _WITHIN.fullmatch(text.strip()) or _BEST.fullmatch(text.strip()) if isinstance(text, str) else None
+    )
+    if found is None:
+        raise ConfigError(
+            message(
+                "until",
+                "must read 'METRIC within 1%', 'METRIC within 0.5' or 'best METRIC resolved'",
+                text,
+                "Write until = 'trained_tokens_per_second within 1%'.",
+            )
+        )
+    parts = found.groupdict()
+    if parts["metric"] not in METRIC_BY_NAME:
+        hint = nearest(parts["metric"], METRIC_BY_NAME)
+        raise ConfigError(message("until", "must name a metric", parts["metric"], hint))
+    amount = float(parts["amount"] or 0.0)
+    confidence = float(parts["confidence"] or 95.0) / 100
+    if not 0.5 <= confidence < 1 or (found.re is _WITHIN and amount <= 0):
+        raise ConfigError(
+            message("until", "must have a width above 0 and 50% to 100%", text, "Write within 1%.")
+        )
+    return Rule(
+        metric=parts["metric"],
+        kind="within" if found.re is _WITHIN else "best",
+        amount=amount / 100 if parts["percent"] else amount,
+        relative=bool(parts["percent"]),
+        sign=-1 if parts.get("which") == "lowest" else 1,
+        confidence=confidence,
+    )
+
+
+def check_metric(rule: Rule, spec: SweepSpec) -> None:
+    """Refuse a rule about a metric that the sweep does not report.
+
+    Raises
+    ------
+    ConfigError
+    """
+    from ..execute.plan import is_level_1, reported_metrics
+
+    known = [metric.name for metric in reported_metrics(not is_level_1(spec))]
+    if rule.metric not in known:
+        raise ConfigError(
+            message(
+                "until",
+                "must name a metric that this sweep reports",
+                rule.metric,
+                nearest(rule.metric, known) or "Levels 2 and 3 report more.",
+            )
+        )
+
+
+RunMask = Callable[[np.ndarray, int, int], None]
+ReadValues = Callable[[str, int], np.ndarray]
+
+
+def run_rounds(rule: Rule, part: Part, run: RunMask, read: ReadValues, progress: Progress) -> dict[str, Any]:
+    """Run a part's cells until each has seeds enough.
+
+    Parameters
+    ----------
+    rule : Rule
+    part : Part
+    run : callable
+        Given the open cells (bool, flat) and a range of seeds, does these runs, unless they were done before.
+    read : callable
+        Given a metric and a number of seeds, gives its values (cells, seeds), NaN where not done.
+    progress : Progress
+
+    Returns
+    -------
+    dict
+        ``runs`` done, ``fixed`` (had all cells the seeds of the neediest), ``open`` (cells that ran out of
+        seeds first), ``seeds`` per cell.
+    """
+    looks = rule.looks(len(part.seeds))
+    open_cells = ~part.excluded.reshape(-1)
+    counted, seeds, before = open_cells.copy(), np.zeros(open_cells.size, np.int64), 0
+    for look in looks:
+        run(open_cells, before, look)
+        seeds[open_cells], before = look, look
+        open_cells = open_cells & ~rule.enough(read(rule.metric, look), open_cells, len(looks))
+        progress.note(f"until: {look} seeds, {int(open_cells.sum())} of {int(counted.sum())} cells need more")
+        if not open_cells.any():
+            break
+    done, fixed = int(seeds.sum()), int(seeds.max()) * int(counted.sum())
+    saved = 1 - done / fixed if fixed else 0.0
+    progress.note(f"until: {done:,} runs in place of {fixed:,} at equal seeds, {saved:.0%} saved")
+    if open_cells.any():
+        progress.note(
+            f"until: {int(open_cells.sum())} cells ran out of seeds first; give more than {len(part.seeds)}"
+        )
+    return {"runs": done, "fixed": fixed, "open": int(open_cells.sum()), "seeds": seeds}

@@ -1,0 +1,1 @@
+"""A sweep on disk: arrays, tables, journal, lock; resume, extend, verify, replay."""

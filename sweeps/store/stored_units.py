@@ -1,0 +1,72 @@
+"""One unit of a stored sweep: its work made from what is on disk, and written back with its tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..execute.plan import CELLS, Part
+from ..execute.units import unit_name
+from ..execute.work import UnitWork, empty_arrays
+from ..runs.many import Record
+from ..spec.spec import SweepSpec
+from .store import SweepStore
+from .tables import read_unit_tables
+
+
+def recording(spec: SweepSpec, part: Part) -> Record:
+    """Tell what the runs of a part record beside their metrics."""
+    tables = spec.tables if part.name == CELLS else ()
+    return Record(
+        batches="batches" in tables,
+        timeline="timeline" in tables,
+        rollouts="rollouts" in tables or (spec.masks and part.name == CELLS),
+    )
+
+
+def is_known(store: SweepStore, part: Part, unit: tuple[int, ...]) -> bool:
+    """Tell whether the journal tells of a unit, done wholly or in part: then it holds runs that count."""
+    return unit_name(unit) in store.journal.units(part.name)
+
+
+def make_work(
+    store: SweepStore, part: Part, unit: tuple[int, ...], todo: np.ndarray, *, known: bool
+) -> UnitWork:
+    """Make the work of a unit; runs that are done already, and not to do again, are read first.
+
+    `known` comes from the process that keeps the journal: a worker's view of it may be old.
+    """
+    if todo.all() or not known:
+        cells, seeds = todo.shape
+        arrays = empty_arrays(part.metrics, cells, seeds, lag_counts=part.keep_lag_counts)
+    else:
+        arrays = store.read_unit(part, unit)
+    return UnitWork(part, unit, arrays, todo, recording(store.spec, part))
+
+
+def write_work(store: SweepStore, work: UnitWork, *, known: bool) -> dict[str, Any]:
+    """Write a unit's data and tables, with the rows of runs that were not done again; gives the record."""
+    kept = None
+    if known and not work.todo_asked.all():
+        kept = {
+            table: _rows_kept(frame, work)
+            for table, frame in read_unit_tables(store.folder, work.name).items()
+        }
+    return store.write_unit(work, kept)
+
+
+def _rows_kept(frame: Any, work: UnitWork) -> Any:
+    import polars
+
+    again = [
+        (int(work.part.cell_ids.reshape(-1)[work.cells[cell]]), int(work.seeds[seed]))
+        for cell, seed in np.argwhere(work.todo_asked)
+    ]
+    redone = polars.DataFrame(
+        {
+            "cell": np.array([cell for cell, _ in again], np.int64),
+            "seed": np.array([seed for _, seed in again], np.uint64),
+        }
+    )
+    return frame.join(redone, on=["cell", "seed"], how="anti", maintain_order="left")

@@ -1,0 +1,192 @@
+"""Long tables of a stored sweep: one parquet part a unit, linked to the dataset by ``cell`` and ``seed``.
+
+A part is written to a temporary file and put in place in one step. Its rows are in the order of the unit's
+runs, so a unit that is done again gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..execute.plan import CELLS
+from ..execute.work import UnitWork
+from ..spec.spec import SweepSpec
+from .masks import mask_columns
+
+if TYPE_CHECKING:
+    import polars
+
+FAILURES = "failures"
+MASKS_TABLE = "masks"
+_SUFFIX = ".tmp"
+
+
+def table_path(folder: Path, table: str) -> Path:
+    """Name the folder of a table's parts."""
+    return folder / "tables" / table
+
+
+def part_file(folder: Path, table: str, work_name: str) -> Path:
+    """Name the file of one unit's rows."""
+    return table_path(folder, table) / f"unit-{work_name}.parquet"
+
+
+def wanted_tables(spec: SweepSpec, part_name: str) -> tuple[str, ...]:
+    """Name the tables that a part's units keep (failures apart, which come when they come)."""
+    if part_name != CELLS:
+        return ()
+    return (*spec.tables, *((MASKS_TABLE,) if spec.masks else ()))
+
+
+def write_unit_tables(
+    folder: Path, work: UnitWork, spec: SweepSpec, kept: Mapping[str, polars.DataFrame] | None = None
+) -> dict[str, str]:
+    """Write a unit's parts.
+
+    Parameters
+    ----------
+    folder : Path
+        The store.
+    work : UnitWork
+    spec : SweepSpec
+    kept : mapping, optional
+        Table -> rows of the unit that were there before and stay.
+
+    Returns
+    -------
+    dict
+        Table -> digest of the part's file.
+    """
+    digests = {}
+    for table, fresh in unit_frames(work, spec).items():
+        rows = _merged(fresh, kept, table, work)
+        if len(rows.columns) > 2:  # else every cell of the unit is excluded
+            digests[table] = write_part(part_file(folder, table, work.name), rows)
+    failures = _merged(_failures(work), kept, FAILURES, work)
+    target = part_file(folder, FAILURES, work.name)
+    if len(failures):
+        digests[FAILURES] = write_part(target, failures)
+    else:
+        target.unlink(missing_ok=True)
+    return digests
+
+
+def unit_frames(work: UnitWork, spec: SweepSpec) -> dict[str, polars.DataFrame]:
+    """Give the rows of a unit's runs for each table that the sweep keeps."""
+    return {table: _frame(work, _rows(work, table)) for table in wanted_tables(spec, work.part.name)}
+
+
+def _rows(work: UnitWork, table: str) -> list[dict[str, np.ndarray]]:
+    if table == MASKS_TABLE:
+        return [mask_columns(columns) for columns in work.arrays.tables.get("rollouts", [])]
+    return work.arrays.tables.get(table, [])
+
+
+def _frame(work: UnitWork, parts: list[dict[str, np.ndarray]]) -> polars.DataFrame:
+    """Put a unit's rows together, ordered by its runs; places become cell ids and seeds."""
+    import polars
+
+    if not parts:
+        return polars.DataFrame({"cell": np.zeros(0, np.int64), "seed": np.zeros(0, np.uint64)})
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    cells, seeds = columns.pop("config"), columns.pop("seed_index")
+    order = np.lexsort((seeds, cells))  # stable: rows of a run stay as they were recorded
+    labels = {
+        "cell": work.part.cell_ids.reshape(-1)[work.cells][cells[order]],
+        "seed": work.seeds[seeds[order]],
+    }
+    frame = polars.DataFrame({**labels, **{name: _column(values[order]) for name, values in columns.items()}})
+    return (
+        frame.with_columns(polars.when(polars.col("lag") >= 0).then("lag"), polars.col("end").fill_nan(None))
+        if {"lag", "end", "outcome"} <= set(frame.columns)
+        else frame
+    )  # of a rollout that has none yet
+
+
+def _column(values: np.ndarray) -> Any:
+    return values.tolist() if values.dtype.kind in "UO" else values
+
+
+def _failures(work: UnitWork) -> polars.DataFrame:
+    import polars
+
+    found = sorted(work.arrays.failures.items())
+    ids = work.part.cell_ids.reshape(-1)[work.cells]
+    return polars.DataFrame(
+        {
+            "cell": np.array([ids[cell] for (cell, _), _ in found], np.int64),
+            "seed": np.array([work.seeds[seed] for (_, seed), _ in found], np.uint64),
+            "reason": polars.Series([failure.reason for _, failure in found], dtype=polars.String),
+            "details": polars.Series([failure.details for _, failure in found], dtype=polars.String),
+        }
+    )
+
+
+def _merged(
+    frame: polars.DataFrame, kept: Mapping[str, polars.DataFrame] | None, table: str, work: UnitWork
+) -> polars.DataFrame:
+    """Add rows that stay, and put all in the order of the unit's runs."""
+    import polars
+
+    before = (kept or {}).get(table)
+    if before is None or not len(before):
+        return frame
+    together = polars.concat([before, frame.cast(before.schema)]) if len(frame) else before
+    return in_run_order(together, work.part.cell_ids.reshape(-1)[work.cells], work.seeds)
+
+
+def in_run_order(frame: polars.DataFrame, cells: np.ndarray, seeds: np.ndarray) -> polars.DataFrame:
+    """Put rows in the order of their runs: by cell, then seed, as listed; the rows of a run stay in order."""
+    by_cell = {int(cell): k for k, cell in enumerate(cells)}
+    by_seed = {int(seed): k for k, seed in enumerate(seeds)}
+    keys = [
+        by_cell[cell] * len(by_seed) + by_seed[seed]
+        for cell, seed in frame.select("cell", "seed").iter_rows()
+    ]
+    return frame[np.argsort(keys, kind="stable")]
+
+
+def write_part(target: Path, frame: polars.DataFrame) -> str:
+    """Write rows to a temporary file and put it in place; gives the file's digest."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(target.name + _SUFFIX)
+    try:
+        frame.write_parquet(temporary, statistics=True)
+        digest = file_digest(temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return digest
+
+
+def file_digest(path: Path) -> str:
+    """Digest a part's file; empty if there is none."""
+    try:
+        return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def read_unit_tables(folder: Path, work_name: str) -> dict[str, polars.DataFrame]:
+    """Read a unit's parts that are there."""
+    import polars
+
+    found = {}
+    for file in sorted((folder / "tables").glob(f"*/unit-{work_name}.parquet")):
+        found[file.parent.name] = polars.read_parquet(file)
+    return found
+
+
+def remove_leftovers(folder: Path) -> int:
+    """Remove the unfinished files that a killed run left; tells how many."""
+    leftovers = list((folder / "tables").glob(f"*/*{_SUFFIX}"))
+    for leftover in leftovers:
+        leftover.unlink(missing_ok=True)
+    return len(leftovers)

@@ -1,0 +1,303 @@
+"""Run a sweep into a store: make it or go on with it, write unit after unit, and mark it complete."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.errors import StoreError, message
+from ..execute.compiling import compile_first
+from ..execute.plan import CELLS, Part, guessed_run_seconds, total_runs
+from ..execute.progress import Progress
+from ..execute.threads import run_units
+from ..execute.units import unit_name
+from ..execute.work import Failure, UnitWork, tell_failures
+from ..runs.many import DONE, FAILED
+from ..spec.spec import SweepSpec
+from ..spec.stopping import Rule, parse_rule, run_rounds
+from .lock import StoreLock
+from .run_record import note_run, versions
+from .store import SweepStore, create_store, open_sweep
+from .stored_units import is_known, make_work, write_work
+from .tables import remove_leftovers
+
+if TYPE_CHECKING:
+    import xarray
+
+Todo = list[tuple[Part, tuple[int, ...], np.ndarray]]
+
+
+class StopAtFailure(Exception):
+    """A run failed and was asked to be the last (``--fail-fast``)."""
+
+
+def run_into_store(
+    spec: SweepSpec,
+    folder: Path,
+    *,
+    executor: Any = "threads",
+    threads: int | None = None,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+    unit_runs: int | None = None,
+    retry_failed: bool = False,
+    fail_fast: bool = False,
+) -> xarray.Dataset:
+    """Run a sweep into a folder, or go on with the one that is there.
+
+    Parameters
+    ----------
+    spec : SweepSpec
+    folder : Path
+        Made if missing. If it holds a smaller sweep with the same settings, that is extended.
+    executor, threads, progress, cancel
+        As :func:`.execute.sweep.run_spec`.
+    unit_runs : int, optional
+        Runs of a unit, about; for a new store only.
+    retry_failed : bool
+        Run failed runs again.
+    fail_fast : bool
+        Stop at the first unit with a failed run.
+
+    Returns
+    -------
+    xarray.Dataset
+
+    Raises
+    ------
+    StoreError
+        If the store cannot be made, resumed or extended, or is in use.
+    Cancelled
+        If `cancel` was set; what was finished is kept.
+    """
+    from ..execute.sweep import thread_count
+
+    progress = progress or Progress()
+    thread_count(executor, threads)  # refused before anything is written
+    compile_first(spec.base, progress)
+    store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress)
+    with lock:
+        try:
+            StoredRun(
+                store,
+                executor=executor,
+                threads=threads,
+                progress=progress,
+                cancel=cancel or threading.Event(),
+                retry_failed=retry_failed,
+                fail_fast=fail_fast,
+            ).run()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            rule = f"cannot grow: {os.strerror(error.errno)}"
+            raise StoreError(
+                message("store", rule, str(folder), "Free some space and give the same command; it goes on.")
+            ) from error
+        finally:
+            store.close()
+    return open_sweep(folder)
+
+
+def open_or_create(
+    spec: SweepSpec, folder: Path, *, unit_runs: int | None, progress: Progress
+) -> tuple[SweepStore, StoreLock]:
+    """Open the store of a sweep, extend it where the spec asks for more, or make it; its lock is held."""
+    from .extend import extend_store, recover_swap
+
+    recover_swap(folder)
+    if not folder.exists():
+        return create_store(folder, spec, unit_runs)
+    if not folder.is_dir() or not any(folder.iterdir()):
+        raise StoreError(
+            message("store", "must be a stored sweep or not exist", str(folder), "Name another path.")
+        )
+    lock = StoreLock(folder)
+    try:
+        if lock.took_over:
+            progress.note(f"store: a lock left by {lock.took_over} was stale and is taken over")
+        store = SweepStore(folder)
+        if store.spec.fingerprint != spec.fingerprint:
+            return extend_store(store, spec, lock, unit_runs=unit_runs, progress=progress)
+    except BaseException:
+        lock.release()
+        raise
+    return store, lock
+
+
+class StoredRun:
+    """One run of the command on a store whose lock is held."""
+
+    def __init__(
+        self,
+        store: SweepStore,
+        *,
+        executor: Any,
+        threads: int | None,
+        progress: Progress,
+        cancel: threading.Event,
+        retry_failed: bool = False,
+        fail_fast: bool = False,
+    ) -> None:
+        self.store, self.executor, self.threads = store, executor, threads
+        self.progress, self.cancel = progress, cancel
+        self.retry_failed, self.fail_fast = retry_failed, fail_fast
+
+    def run(self) -> None:
+        """Do what is missing, then mark the store complete."""
+        store = self.store
+        left_behind = store.files.sweep_leftovers() + remove_leftovers(store.folder)
+        if left_behind:
+            self.progress.note(f"store: removed {left_behind} unfinished files of a run that was killed")
+        for number in store.journal.damaged:
+            self.progress.note(f"journal: line {number} is damaged; its unit is run again")
+        self._note_versions()
+        todo = self._todo()
+        if not todo and store.complete:
+            return
+        with note_run(store.folder, units=len(todo)):
+            store.reopen()
+            if todo or store.spec.until is not None:
+                self._run_units(todo)
+            store.finish()
+
+    def _note_versions(self) -> None:
+        for name, now in versions().items():
+            then = self.store.attributes.get(name)
+            if then is not None and then != now:
+                self.progress.note(
+                    f"store: was made with {name.replace('_version', '')} {then}, this is {now}"
+                )
+
+    def _todo(self) -> Todo:
+        """Give the units with runs still to do, and which."""
+        found: Todo = []
+        rounds_decide = self.store.spec.until is not None
+        for part, unit in self.store.units():
+            record = self.store.journal.units(part.name).get(unit_name(unit))
+            todo = ~self.store.done_mask(part, unit)
+            if rounds_decide and part.name == CELLS:
+                todo[:] = False
+            if self.retry_failed and record is not None and record.get("failed"):
+                todo |= self.store.read_unit(part, unit).status == FAILED
+            if todo.any():
+                found.append((part, unit, todo))
+        return found
+
+    def _run_units(self, todo: Todo) -> None:
+        total = total_runs(self.store.parts)
+        missing = runs_of(todo)
+        until = self.store.spec.until
+        if until is not None:
+            missing += self.store.part(CELLS).runs - self._runs_done(CELLS)
+        self.progress.begin(total, total - missing)
+        try:
+            self.execute(todo)
+            if until is not None:
+                self._run_rounds(parse_rule(until))
+        finally:
+            self.progress.end()
+
+    def _runs_done(self, part: str) -> int:
+        return sum(int(record["runs"]) for record in self.store.journal.units(part).values())
+
+    def _run_rounds(self, rule: Rule) -> None:
+        """Add seeds round by round, only to the cells that need more."""
+        store, part = self.store, self.store.part(CELLS)
+
+        def run(open_cells: np.ndarray, first: int, last: int) -> None:
+            todo: Todo = []
+            for unit in part.layout.units():
+                start, stop = part.layout.box(unit)[-1]
+                record = store.journal.units(CELLS).get(unit_name(unit), {"rewriting": True})
+                if first <= start < last and record.get("rewriting"):
+                    mask = np.repeat(open_cells[part.layout.cells(unit)][:, None], stop - start, axis=1)
+                    if mask.any():
+                        todo.append((part, unit, mask))
+            self.execute(todo)
+
+        def read(metric: str, seeds: int) -> np.ndarray:
+            box = (*((0, size) for size in part.layout.shape[:-1]), (0, seeds))
+            values = store.files.read(metric, box).astype(np.float64)
+            status = store.files.read("status", box)
+            return np.where(status == DONE, values, np.nan).reshape(-1, seeds)
+
+        run_rounds(rule, part, run, read, self.progress)
+
+    def execute(self, todo: Todo) -> None:
+        """Run units on the executor; each is written and journaled as it completes."""
+        from ..execute.sweep import thread_count
+
+        self._announce_rewrites(todo)
+        count = thread_count(self.executor, self.threads)
+        if count is None:
+            from ..execute.dask import run_on_cluster
+
+            run_on_cluster(self, todo)
+            return
+        run_units(
+            self._works(todo),
+            runs=runs_of(todo),
+            threads=count,
+            unit_done=self._unit_done,
+            progress=self.progress,
+            cancel=self.cancel,
+            run_seconds=guessed_run_seconds(self.store.spec.base, self.store.spec.design),
+        )
+
+    def _announce_rewrites(self, todo: Todo) -> None:
+        """Say in the journal which units that are done, wholly or in part, will be written again.
+
+        Between two of their arrays the files are not those that the journal tells of. A unit that grows keeps
+        what is done in it, since old and new files agree on that. A unit with runs to do again counts as
+        undone until it is written.
+        """
+        for part, unit, mask in todo:
+            record = self.store.journal.units(part.name).get(unit_name(unit))
+            if record is None or record.get("rewriting"):
+                continue
+            grows = not (mask & self.store.done_mask(part, unit)).any()
+            kept = {name: record[name] for name in ("boxes",) if name in record} if grows else {"boxes": []}
+            self.store.journal.append({**record, **kept, "rewriting": True})
+
+    def _works(self, todo: Todo) -> Iterator[UnitWork]:
+        """Make the work of units, one by one."""
+        for part, unit, mask in todo:
+            work = make_work(self.store, part, unit, mask, known=is_known(self.store, part, unit))
+            if work.runs:
+                yield work
+            else:  # every cell of it is excluded
+                self._unit_done(work)
+
+    def _unit_done(self, work: UnitWork) -> None:
+        """Write a unit, then its line in the journal."""
+        record = write_work(self.store, work, known=is_known(self.store, work.part, work.unit))
+        self.accept(work.part, work.unit, record, work.arrays.failures)
+
+    def accept(
+        self,
+        part: Part,
+        unit: tuple[int, ...],
+        record: dict[str, Any],
+        failures: dict[tuple[int, int], Failure],
+    ) -> None:
+        """Write a unit's line in the journal and tell its failures."""
+        self.store.journal.append(record)
+        tell_failures(part, unit, failures, self.progress)
+        if self.fail_fast and failures:
+            self.cancel.set()
+            raise StopAtFailure
+
+
+def runs_of(todo: Todo) -> int:
+    """Count the runs of units to do, excluded cells apart."""
+    return sum(
+        int((mask & ~part.excluded.reshape(-1)[part.layout.cells(unit)][:, None]).sum())
+        for part, unit, mask in todo
+    )
