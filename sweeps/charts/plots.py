@@ -193,8 +193,8 @@ def lag_rows_of(
     import xarray
 
     from ..results.frontier import cell_coordinates
+    from ..results.words import short_label
     from .lag import lag_rows
-    from .style import short_label
 
     cells, axes = cell_coordinates(ds)
     dims = [dim for dim in ds["status"].dims if dim != "seed"]

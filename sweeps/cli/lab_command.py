@@ -39,7 +39,7 @@ def command(profile: str, output: Path | None, as_json: bool) -> None:
     from ..lab.lab import lab_profile, run_lab
 
     chosen = lab_profile(profile)
-    from ..lab.files import write_lab
+    from ..pages.lab import write_lab
 
     started = time.perf_counter()
     folder = output or Path("results") / f"lab-{profile}"

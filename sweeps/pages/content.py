@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..charts.style import short_label
 from ..recommend.recommend import Recommendation, recommend
 from ..results.frontier import (
     ESS,
@@ -25,6 +24,7 @@ from ..results.frontier import (
     mean_interval,
 )
 from ..results.frontier_table import distinct, worth_a_look
+from ..results.words import short_label
 
 if TYPE_CHECKING:
     import xarray

@@ -24,7 +24,8 @@ from lagsweep.sweeps.results.frontier import (
     nondominated,
 )
 from lagsweep.sweeps.results.frontier_table import worth_a_look
-from lagsweep.sweeps.results.text import WIDTH, bar, digits_for, grid, percent_interval, wrapped
+from lagsweep.sweeps.results.numbers import digits_for, percent_interval
+from lagsweep.sweeps.results.text import WIDTH, bar, grid, wrapped
 from lagsweep.sweeps.spec.design import sampled_group
 from lagsweep.sweeps.spec.spec import baseline_of, make_spec
 

@@ -15,8 +15,9 @@ from lagsweep import plot_frontier, plot_heatmap, plot_lag, plot_timeline, run_s
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.charts.lag import lag_rows
 from lagsweep.sweeps.charts.plots import thinned
-from lagsweep.sweeps.charts.style import CATEGORIES, axis_title, metric_title, short_label
+from lagsweep.sweeps.charts.style import CATEGORIES
 from lagsweep.sweeps.results.frontier import frontier, mean_interval
+from lagsweep.sweeps.results.words import axis_words, metric_title, short_label
 from lagsweep.sweeps.spec.spec import make_spec
 
 AXES = {"queue_cap": [200, 400, 600], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
@@ -296,7 +297,7 @@ def test_no_two_categories_look_alike_to_any_reader(matrix):
 
 
 def test_titles_name_units_and_labels_are_short():
-    assert axis_title("queue_cap") == "queue cap, tokens"
+    assert axis_words("queue_cap").title == "queue cap, tokens"
     assert metric_title("seconds_per_update") == "measured time per update, s"
     assert (
         short_label({"response_length": "fixed(70)", "train_overhead_seconds": 0.25})

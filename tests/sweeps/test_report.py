@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -18,7 +19,7 @@ from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.report_command import command
 from lagsweep.sweeps.pages.content import gather
 from lagsweep.sweeps.pages.figures import report_charts
-from lagsweep.sweeps.pages.html import embedded_script
+from lagsweep.sweeps.pages.page import embedded_script
 from lagsweep.sweeps.pages.report import write_report
 from lagsweep.sweeps.spec.design import sampled_group
 from lagsweep.sweeps.spec.spec import make_spec
@@ -437,13 +438,7 @@ def test_the_spec_on_the_page_gives_the_same_sweep(store, tmp_path):
     _run(store, "-o", tmp_path / "r.html", "--no-images")
     page = (tmp_path / "r.html").read_text("utf-8")
     spec = re.search(r"<summary>spec.toml</summary><pre>(.*?)</pre>", page, re.S).group(1)
-    spec = (
-        spec.replace("&quot;", '"')
-        .replace("&#x27;", "'")
-        .replace("&gt;", ">")
-        .replace("&lt;", "<")
-        .replace("&amp;", "&")
-    )
+    spec = html.unescape(spec)
     assert tomllib.loads(spec)
     (tmp_path / "spec.toml").write_text(spec)
 
