@@ -1,6 +1,6 @@
 """The lab, end to end: ten sections on memory, queues, staleness and recovery of asynchronous training.
 
-:func:`run_lab` gives the sections, :func:`.lab.files.write_lab` writes them, and the command
+:func:`run_lab` gives the sections, :func:`.pages.lab.write_lab` writes them, and the command
 ``lagsweep lab`` shows them. The tenth section measures a real model and is not part of this package yet.
 """
 

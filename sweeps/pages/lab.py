@@ -73,8 +73,12 @@ def lab_page(profile_name: str, sections: Sequence[Section]) -> bytes:
 
 
 def _table(table: LabTable) -> Table:
+    """Give a table as pages have it; long words take a card's whole width on a narrow screen."""
     texts = table.texts()
-    header = [(column.heading, "" if column.is_number(table.rows) else "text") for column in table.columns]
+    header = []
+    for column, cells in zip(table.columns, zip(*texts)):
+        kind = "" if column.is_number(table.rows) else "text"
+        header.append((column.heading, f"{kind} whole" if kind and max(map(len, cells)) > 30 else kind))
     return Table(header, texts, caption=table.title)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from .numbers import missing, number
@@ -83,16 +84,23 @@ def _narrow(widths: list[int], everything: Sequence[Sequence[str]], left: Collec
 def _folded(line: Sequence[str], widths: Sequence[int], left: Collection[int]) -> list[str]:
     """Give the lines of text that one line of a table takes."""
     cells = [
-        [
-            part
-            for own in cell.split("\n")
-            for part in (textwrap.wrap(own, width) if len(own) > width else [own])
-        ]
-        for cell, width in zip(line, widths)
+        [part for own in cell.split("\n") for part in folded(own, width)] for cell, width in zip(line, widths)
     ]
-    deep = max((len(cell) for cell in cells), default=0)
-    filled = [[*cell, *[""] * (deep - len(cell))] for cell in cells]
-    return [aligned(one, widths, left) for one in zip(*filled)]
+    return [aligned(one, widths, left) for one in zip_longest(*cells, fillvalue="")]
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Give a text in lines, folded under its own beginning.
+
+    Examples
+    --------
+    >>> folded("- one two", 7)
+    ['- one', '  two']
+    """
+    if len(text) <= width:
+        return [text]
+    indent = " " * (len(text) - len(text.lstrip(" -")))
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def grid_with_settings(

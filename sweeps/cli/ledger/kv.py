@@ -93,10 +93,9 @@ def _admitted(pool: int, per_token: int, options: dict[str, Any]) -> dict[str, A
 
 def _print(document: dict[str, Any]) -> None:
     from ....kernels.memory.units import BYTES_PER_GB, BYTES_PER_GIB
-    from .print import console, print_table
+    from .print import print_table, say
 
-    out = console()
-    out.print(
+    say(
         f"Sequences: {document['sequences']:,} of {document['tokens']:,} tokens, pages of "
         f"{document['block_tokens']}, {document['kv_format']}; all sizes are per GPU."
     )
@@ -112,9 +111,9 @@ def _print(document: dict[str, Any]) -> None:
             row += [f"{stage['pool_bytes'] / BYTES_PER_GIB:.2f}", f"{stage['max_tokens']:,}"]
             row.append(f"{stage['sequences_admitted']:,}")
         rows.append(row)
-    print_table(out, headings, rows)
+    print_table(headings, rows)
     if pooled:
-        out.print(
+        say(
             f"The tightest stage admits {document['sequences_admitted']:,} sequences, "
             f"{document['max_tokens']:,} tokens in all."
         )
