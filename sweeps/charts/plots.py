@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import altair
     import xarray
 
+    from ..results.frontier import Frontier
     from ..runs.simulate import PipelineResult
 
 MOST_POINTS = 1500
@@ -49,17 +50,23 @@ def plot_frontier(
     'line'
     """
     from ..results.frontier import frontier
+
+    return chart_of(frontier(ds, throughput=throughput, ess=ess, confidence=confidence))
+
+
+def chart_of(found: Frontier, *, always: Sequence[int] = (), linked: bool = False) -> altair.LayerChart:
+    """Draw a frontier; of a large one some cells and those in `always`."""
     from .frontier import frontier_chart, frontier_rows
 
-    found = frontier(ds, throughput=throughput, ess=ess, confidence=confidence)
-    rows = frontier_rows(thinned(found.frame).to_dicts(), throughput, ess, found.axes)
+    cells = thinned(found.frame, always=always).to_dicts()
     return frontier_chart(
-        rows,
-        throughput=throughput,
-        ess=ess,
+        frontier_rows(cells, found.throughput, found.ess, found.axes),
+        throughput=found.throughput,
+        ess=found.ess,
         axes=found.axes,
         baseline=found.baseline,
-        confidence=confidence,
+        confidence=found.confidence,
+        linked=linked,
     )
 
 

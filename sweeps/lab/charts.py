@@ -7,12 +7,12 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from ..charts.frontier import frontier_chart, frontier_rows
 from ..charts.images import specification
 from ..charts.links import inline
+from ..charts.plots import chart_of
 from ..charts.shares import part_rows, stacked_bars
 from ..charts.style import BLUE, CATEGORIES, GREY, HEIGHT, SHAPES, WIDTH
-from ..results.frontier import ESS, THROUGHPUT
+from ..results.frontier import Frontier
 from .model import GIB, Chart
 
 PARTS = [*CATEGORIES, GREY]
@@ -85,32 +85,13 @@ def lag_chart(points: list[dict[str, Any]], drift_per_version: float) -> Chart:
     return _finished("staleness", title, text, batches.encode(x, y, colour, shape) + curve)
 
 
-def sweep_chart(rows: list[dict[str, Any]]) -> Chart:
+def sweep_chart(swept: Frontier) -> Chart:
     """Draw the sweep: throughput against effective sample size with intervals."""
-    axes = ["max_lag", "sync_cadence", "queue_cap"]
-    cells = [
-        {
-            **{name: row[name] for name in axes},
-            "cell": place,
-            THROUGHPUT: row["tokens"],
-            f"{THROUGHPUT}_half_width": row["tokens_half"],
-            ESS: row["ess"],
-            f"{ESS}_half_width": row["ess_half"],
-            "mean_lag": row["lag"],
-            "seconds_per_update": None,
-            "rollouts_per_batch": row["rollouts"],
-            "on_frontier": row["best"],
-        }
-        for place, row in enumerate(rows)
-    ]
-    drawn = frontier_chart(
-        frontier_rows(cells, THROUGHPUT, ESS, axes), throughput=THROUGHPUT, ess=ESS, axes=axes
-    )
     text = (
-        f"{len(rows)} configurations: trained tokens/s against expected effective sample size, 95% "
+        f"{swept.frame.height} configurations: trained tokens/s against expected effective sample size, 95% "
         "intervals. Large points are beaten by no other in both."
     )
-    return _finished("sweep", "Throughput against freshness", text, drawn)
+    return _finished("sweep", "Throughput against freshness", text, chart_of(swept))
 
 
 def cadence_chart(rows: list[dict[str, Any]]) -> Chart:

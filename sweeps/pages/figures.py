@@ -11,10 +11,9 @@ import numpy as np
 
 from ..charts.along import axis_chart
 from ..charts.difference import difference_chart
-from ..charts.frontier import frontier_chart, frontier_rows
 from ..charts.lag import lag_chart
 from ..charts.panels import HEATMAP_METRICS, Panel, heatmap_panels
-from ..charts.plots import lag_rows_of, thinned
+from ..charts.plots import chart_of, lag_rows_of, thinned
 from ..charts.shares import WHERE, part_rows, share_colours, shares_chart
 from ..charts.style import field, plain_value
 from ..results.frontier import THROUGHPUT, axis_names, cell_values, mean_interval
@@ -64,12 +63,10 @@ def report_charts(content: Content) -> list[Figure]:
 
 
 def _frontier(content: Content) -> list[Figure]:
-    found = content.found
-    frame = thinned(found.frame, always=[one.cell for one in content.shown])
-    rows = frontier_rows(frame.to_dicts(), found.throughput, found.ess, found.axes)
-    if not rows:
+    found, always = content.found, [one.cell for one in content.shown]
+    if found.frame.drop_nans([found.throughput, found.ess]).is_empty():
         return []
-    left_out = found.frame.height - frame.height
+    left_out = found.frame.height - thinned(found.frame, always=always).height
     caption = (
         "Up and right is better. Large points are on the frontier, joined by the dashed line; bars are "
         f"{content.confidence:.0%} intervals over seeds, often smaller than a point."
@@ -78,15 +75,7 @@ def _frontier(content: Content) -> list[Figure]:
         caption += f" {left_out:,} of {found.frame.height:,} configurations are left out."
 
     def draw(linked: bool) -> alt.TopLevelMixin:
-        return frontier_chart(
-            rows,
-            throughput=found.throughput,
-            ess=found.ess,
-            axes=found.axes,
-            baseline=found.baseline,
-            confidence=content.confidence,
-            linked=linked,
-        )
+        return chart_of(found, always=always, linked=linked)
 
     return [Figure("frontier", "Throughput against effective sample size", caption, draw)]
 
