@@ -71,7 +71,9 @@ def grid(
 
 def _narrow(widths: list[int], everything: Sequence[Sequence[str]], left: Collection[int], most: int) -> None:
     """Take room from the widest columns: words first, then figures' own headings, then within words."""
-    whole = [max(len(word) for cell in column for word in [*cell.split(), ""]) for column in zip(*everything)]
+    whole = [
+        max(_narrowest(part) for cell in column for part in cell.split("\n")) for column in zip(*everything)
+    ]
     places = range(len(widths))
     while sum(widths) + len(_GAP) * (len(widths) - 1) > most:
         soft = [place for place in places if widths[place] > whole[place]]
@@ -99,8 +101,16 @@ def folded(text: str, width: int) -> list[str]:
     """
     if len(text) <= width:
         return [text]
-    indent = " " * (len(text) - len(text.lstrip(" -")))
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(text, width, subsequent_indent=" " * _indent(text), break_on_hyphens=False)
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip(" -"))
+
+
+def _narrowest(text: str) -> int:
+    """Give the width below which a word would be cut."""
+    return _indent(text) + max(map(len, text.split()), default=0)
 
 
 def grid_with_settings(

@@ -413,6 +413,30 @@ def test_every_chart_of_the_page_has_a_place_a_caption_and_rows_of_every_system(
         assert sum(shares.values()) == pytest.approx(1.0, rel=1e-5)
 
 
+def test_the_same_results_give_the_same_page(page, ds, rows, systems, tmp_path):
+    shared = workload_text(whole_workload(SMALL))
+    again = tmp_path / "again.html"
+    write_comparison_page(ds, rows, systems, again, workload=shared, line="lagsweep compare areal tinker")
+
+    assert again.read_text(encoding="utf-8") == page
+    assert set(re.findall(r'"view_[0-9a-f_]+"', page)) <= {f'"view_{number}"' for number in range(1, 9)}
+
+
+def test_a_name_that_is_code_stays_text_on_the_page(ds, rows, systems, tmp_path):
+    hostile = "</script><img src=x onerror='alert(1)'>"
+    named = [
+        {**row, "label": f"{hostile}{place}", "against": f"{hostile}0"} for place, row in enumerate(rows)
+    ]
+    path = tmp_path / "comparison.html"
+    write_comparison_page(ds, named, systems, path, workload=hostile, line=hostile)
+    page = path.read_text(encoding="utf-8")
+
+    assert "<img" not in page.partition("<script>")[0]
+    assert page.count("</script>") == 3
+    content = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)[1]
+    assert json.loads(content)["labels"]["0"] == f"{hostile}0"
+
+
 def test_a_page_s_name_is_checked_before_anything_runs(capsys, tmp_path):
     code, out, err = run_command(capsys, "compare", "areal", "tinker", "--report", str(tmp_path / "page.txt"))
 
@@ -492,6 +516,8 @@ def test_presets_are_listed_within_80_columns(capsys):
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
     assert all(f"\n{name} " in out for name in all_presets())
+    flat = " ".join(out.split())
+    assert all(preset.title in flat for preset in all_presets().values())
 
 
 @pytest.mark.parametrize("name", all_presets())

@@ -21,6 +21,7 @@ from lagsweep.sweeps.pages.content import gather
 from lagsweep.sweeps.pages.figures import report_charts
 from lagsweep.sweeps.pages.page import embedded_script
 from lagsweep.sweeps.pages.report import write_report
+from lagsweep.sweeps.presets.registry import preset_config
 from lagsweep.sweeps.spec.design import sampled_group
 from lagsweep.sweeps.spec.spec import make_spec
 
@@ -338,6 +339,23 @@ def test_runs_of_the_general_engine_show_their_causes(tmp_path):
 
     assert "idle: publication" in page.words
     assert "enforced by discarding only" not in page.words
+
+
+def test_a_knob_is_an_axis_of_the_charts(tmp_path):
+    changes = {"batch_groups": 2, "group_size": 2, "rollout_workers": 8, "duration_seconds": 300}
+    ds = run_sweep(
+        preset_config("areal", **changes),
+        {"preset.max_head_offpolicyness": [0, 2], "rollout_workers": [8, 16]},
+        3,
+    )
+    page = page_of(ds, tmp_path, min_ess=0.5)
+    content = page.content()
+
+    fields = {name for table in content["tables"] for name in table["fields"]}
+    used = set(re.findall(r'"field": "([^"]+)"', json.dumps(content["charts"])))  # a dot: a part of a value
+    assert "preset_max_head_offpolicyness" in fields
+    assert not [name for name in fields | used if "." in name]
+    assert "max head offpolicyness" in page.words
 
 
 def test_a_reference_of_ones_own_takes_the_place_of_the_baseline(sweep, tmp_path):
