@@ -11,7 +11,7 @@ import numpy as np
 from ..charts.difference import difference_chart
 from ..charts.frontier import frontier_chart, frontier_rows
 from ..charts.lag import lag_chart, lag_rows
-from ..charts.shares import WHERE, part_rows, shares_chart
+from ..charts.shares import part_rows
 from ..charts.style import plain_value
 from ..compare.rows import SLOT_SHARES, TRAINER_SHARES
 from ..compare.text import knobs_text, notes, paired_lines, speed_lines, work_lines
@@ -19,6 +19,7 @@ from ..presets.registry import find_preset
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import formatted
 from ..results.words import CAUSES, METRICS
+from .figures import shares_figure
 from .page import Figure, Table, checked_page, linked_page
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _shares(rows: Sequence[Mapping[str, Any]], group: str, shares: Mapping[str, 
         for place, row in enumerate(rows)
         for one in part_rows({what: row[name] for name, what in words.items()}, place, row["label"])
     ]
-    return Figure(group, WHERE[group], caption, lambda linked: shares_chart(bars, group, linked=linked))
+    return shares_figure(group, group, bars, caption)
 
 
 def _frontier(rows: Sequence[Mapping[str, Any]], confidence: float) -> Figure:

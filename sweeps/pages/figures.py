@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,20 +147,19 @@ def _shares(content: Content) -> list[Figure]:
         "tokens": "The tokens that were generated: trained, thrown away as too old, or left over at the end.",
     }
     return [
-        Figure(
-            f"where-{group}",
-            WHERE[group],
-            captions[group],
-            _share_drawer(rows[group], group),
-            colours=share_colours(rows[group]),
-        )
-        for group in rows
-        if rows[group]
+        shares_figure(f"where-{group}", group, parts, captions[group])
+        for group, parts in rows.items()
+        if parts
     ]
 
 
-def _share_drawer(rows: list[dict[str, Any]], group: str) -> Callable[[bool], alt.TopLevelMixin]:
-    return lambda linked: shares_chart(rows, group, linked=linked, legend=not linked)
+def shares_figure(name: str, group: str, rows: list[dict[str, Any]], caption: str) -> Figure:
+    """Show where time or tokens go; the page writes the legend itself, since it fits any width."""
+
+    def draw(linked: bool) -> alt.TopLevelMixin:
+        return shares_chart(rows, group, linked=linked, legend=not linked)
+
+    return Figure(name, WHERE[group], caption, draw, share_colours(rows))
 
 
 def _lags(content: Content) -> list[Figure]:

@@ -25,6 +25,7 @@
       return typeof value === "string" && value.startsWith("--") ? style(value) : value;
     });
     config.legend.labelLimit = narrow ? 250 : 420;
+    if (narrow) config.legend.columns = 2;
     config.legend.layout = { top: { direction: narrow ? "vertical" : "horizontal", margin: 18, anchor: "start" } };
     return config;
   }
