@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 INT64_MAX = 2**63 - 1
 # A float is read as the simplest fraction that it can stand for, so that 0.1 means a tenth and not the binary
@@ -52,7 +52,7 @@ def fraction_of(number: float) -> Fraction:
 
 
 def _refuse(field: str, rule: str, value: Any, way_out: str) -> ConfigError:
-    return ConfigError(message(field, rule, value, way_out))
+    return ConfigError(field, rule, value, way_out)
 
 
 def _scalar(field: str, value: Any) -> int | Fraction:

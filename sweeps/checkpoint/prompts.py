@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import CheckpointError, ConfigError, message
+from ...kernels.errors import CheckpointError, ConfigError
 
 OUTCOMES = ("trained", "dropped")
 
@@ -53,9 +53,7 @@ class PromptLedger:
         for name, value in (("samples", samples), ("epochs", epochs)):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             if value is not None and not (whole and value >= 1):
-                raise ConfigError(
-                    message(name, "must be a whole number of at least 1", value, "Give a count.")
-                )
+                raise ConfigError(name, "must be a whole number of at least 1", value, "Give a count.")
         self.samples = int(samples)
         self.epochs = None if epochs is None else int(epochs)
         self.shuffle_seed = shuffle_seed
@@ -96,9 +94,7 @@ class PromptLedger:
             return self._to_reissue.pop(0)
         if self.exhausted:
             raise CheckpointError(
-                message(
-                    "epochs", "must hold enough prompts for the planned updates", self.epochs, "Add epochs."
-                )
+                "epochs", "must hold enough prompts for the planned updates", self.epochs, "Add epochs."
             )
         number = self.next_number
         self.next_number += 1
@@ -141,17 +137,13 @@ class PromptLedger:
             If it was never handed out, or is settled already: it would be trained twice.
         """
         if outcome not in OUTCOMES:
-            raise ConfigError(
-                message("outcome", f"must be one of {', '.join(OUTCOMES)}", outcome, "Name one.")
-            )
+            raise ConfigError("outcome", f"must be one of {', '.join(OUTCOMES)}", outcome, "Name one.")
         if not self.cursor <= number < self.next_number or number in self._settled_above:
             raise CheckpointError(
-                message(
-                    "number",
-                    "must be a prompt that was handed out and is not settled",
-                    number,
-                    "Its state and the cursor are not from one snapshot.",
-                )
+                "number",
+                "must be a prompt that was handed out and is not settled",
+                number,
+                "Its state and the cursor are not from one snapshot.",
             )
         self._settled_above[number] = outcome
         if outcome == "trained":
@@ -178,7 +170,7 @@ class PromptLedger:
         for number in numbers:
             if number not in outstanding or number in self._to_reissue:
                 raise CheckpointError(
-                    message("number", "must be outstanding", number, "Only unsettled prompts are done again.")
+                    "number", "must be outstanding", number, "Only unsettled prompts are done again."
                 )
             self._to_reissue.append(int(number))
 

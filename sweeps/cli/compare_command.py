@@ -125,7 +125,7 @@ def read_system(text: str) -> tuple[str, dict[str, Any]]:
     >>> read_system("miles:max_weight_staleness=none,pause_generation_mode=in_place")
     ('miles', {'max_weight_staleness': None, 'pause_generation_mode': 'in_place'})
     """
-    from ...kernels.errors import ConfigError, message
+    from ...kernels.errors import ConfigError
     from .config_flags import read_scalar
 
     name, _, rest = text.partition(":")
@@ -134,7 +134,7 @@ def read_system(text: str) -> tuple[str, dict[str, Any]]:
         knob, equals, value = (piece.strip() for piece in part.partition("="))
         if not (equals and knob and value) or knob in knobs:
             way_out = "Write areal:max_head_offpolicyness=4, several with commas between, each once."
-            raise ConfigError(message("systems", "must read PRESET:KNOB=VALUE", text, way_out))
+            raise ConfigError("systems", "must read PRESET:KNOB=VALUE", text, way_out)
         parsed = read_scalar(value)
         knobs[knob.replace("-", "_")] = None if parsed == "none" else parsed
     return name.strip(), knobs

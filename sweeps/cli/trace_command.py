@@ -91,15 +91,13 @@ def _window(options: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from ...kernels.errors import ConfigError, message
+    from ...kernels.errors import ConfigError
     from ..runs.simulate import simulate_pipeline
     from ..trace.trace import check_size_before
     from .simulate_command import config_from_options, tell_compiling
 
     if options["cell"] is not None:
-        raise ConfigError(
-            message("--cell", "needs a store", options["cell"], "Write lagsweep trace STORE --cell ….")
-        )
+        raise ConfigError("--cell", "needs a store", options["cell"], "Write lagsweep trace STORE --cell ….")
     config = config_from_options(options)
     check_size_before(config, most)
     tell_compiling(config, options["quiet"])
@@ -107,7 +105,7 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 
 
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from ...kernels.errors import ConfigError, message
+    from ...kernels.errors import ConfigError
     from ..spec.spec import config_at
     from ..store.replay import replay
     from ..store.store import open_sweep
@@ -122,14 +120,10 @@ def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, d
         name = next(iter(changes), "preset")
         flag = f"--{name.replace('_', '-')}"
         raise ConfigError(
-            message(
-                flag, "cannot change a stored run", changes.get(name), "Leave it out, or leave out STORE."
-            )
+            flag, "cannot change a stored run", changes.get(name), "Leave it out, or leave out STORE."
         )
     if options["cell"] is None:
-        raise ConfigError(
-            message("--cell", "must be given with a store", None, "lagsweep show lists the cells.")
-        )
+        raise ConfigError("--cell", "must be given with a store", None, "lagsweep show lists the cells.")
     dataset = open_sweep(store)
     cell = read_cell(options["cell"])
     config = config_at(dataset, cell)

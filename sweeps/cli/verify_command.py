@@ -82,7 +82,7 @@ def read_cell(text: str | None) -> int | dict[str, object] | None:
     >>> read_cell("123"), read_cell("max_lag=2,admission=reserve")
     (123, {'max_lag': 2, 'admission': 'reserve'})
     """
-    from ...kernels.errors import ConfigError, message
+    from ...kernels.errors import ConfigError
     from .config_flags import read_text
 
     if text is None:
@@ -93,6 +93,6 @@ def read_cell(text: str | None) -> int | dict[str, object] | None:
     for part in text.split(","):
         name, equals, value = part.partition("=")
         if not equals:
-            raise ConfigError(message("--cell", "must be an id or NAME=VALUE,...", text, "Write max_lag=2."))
+            raise ConfigError("--cell", "must be an id or NAME=VALUE,...", text, "Write max_lag=2.")
         values[name.strip()] = read_text(name.strip(), value, "--cell")
     return values

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     import xarray
@@ -130,7 +130,7 @@ def comparison_rows(
     against = labels[0] if against is None else against
     if against not in labels:
         hint = nearest(against, labels) or f"Compared are {', '.join(labels)}."
-        raise ConfigError(message("against", "must be one of the systems compared", against, hint))
+        raise ConfigError("against", "must be one of the systems compared", against, hint)
     reference = labels.index(against)
     values = _values(ds)
     described = json.loads(ds.attrs["systems"])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ...kernels.pipeline.metrics import LAG_BINS, METRIC_BY_NAME
 from ..config.config import PipelineConfig
 from ..execute.progress import Progress
@@ -113,11 +113,11 @@ def compared_systems(
         wanted.append((BASELINE, {}))
     if len(wanted) < 2:
         way_out = "Name two presets or more; `lagsweep presets` lists them."
-        raise ConfigError(message("systems", "must be at least two", [name for name, _ in wanted], way_out))
+        raise ConfigError("systems", "must be at least two", [name for name, _ in wanted], way_out)
     for position, system in enumerate(wanted):
         if system in wanted[:position]:
             way_out = "Leave one out, or give it other knobs."
-            raise ConfigError(message("systems", "must differ", system[0], way_out))
+            raise ConfigError("systems", "must differ", system[0], way_out)
     common = whole_workload(workload)
     systems = [_system(name, knobs, common) for name, knobs in wanted]
     for field in ABORT_FIELDS:
@@ -125,7 +125,7 @@ def compared_systems(
             getattr(system.config, field) in (None, 0) for system in systems
         ):
             rule = "has an effect on systems that abort only, and none of these does"
-            raise ConfigError(message(field, rule, (workload or {})[field], "Leave it out."))
+            raise ConfigError(field, rule, (workload or {})[field], "Leave it out.")
     return _numbered(systems)
 
 
@@ -136,7 +136,7 @@ def _system(name: str, knobs: dict[str, Any], common: Mapping[str, Any]) -> Syst
     try:
         config = PipelineConfig(**settings)
     except ConfigError as error:
-        raise ConfigError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+        raise error.within(f"{name}: ") from None
     fields = {**common, **knobs}
     return System(name, name, knobs, config, preset_lag_bound(name, fields), preset_bound_kind(name, fields))
 

@@ -14,8 +14,9 @@ from typing import Annotated, Any, NoReturn
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
 
+NOT_A_FIELD = "is not a known field"
 _BOOLS = ("bool_", "bool")  # NumPy's, by its name before and since NumPy 2
 
 
@@ -71,7 +72,7 @@ def _rule_and_way_out(finding: dict[str, Any], known: Iterable[str]) -> tuple[st
             return context["rule"], context["way_out"]
         case "extra_forbidden":
             hint = nearest(str(finding["loc"][-1]), known)
-            return "is not a known field", hint or f"Known fields: {', '.join(sorted(known))}."
+            return NOT_A_FIELD, hint or f"Known fields: {', '.join(sorted(known))}."
         case "greater_than_equal":
             return f"must be at least {context['ge']:g}", f"Give {context['ge']:g} or more."
         case "greater_than":
@@ -100,7 +101,7 @@ def nearest_literal(value: Any, expected: str) -> str:
 
 
 def raise_config_error(error: ValidationError, known: Iterable[str], prefix: str = "") -> NoReturn:
-    """Raise a ConfigError with one line per finding.
+    """Raise a ConfigError with what pydantic found.
 
     Raises
     ------
@@ -108,15 +109,16 @@ def raise_config_error(error: ValidationError, known: Iterable[str], prefix: str
         Always.
     """
     known = list(known)
-    lines = []
+    findings: list[Finding] = []
     for finding in error.errors(include_url=False):
         if isinstance(finding.get("ctx", {}).get("error"), ConfigError):
-            lines.append(prefix + str(finding["ctx"]["error"]))  # worded already, by the law's own checks
+            worded = finding["ctx"]["error"].within(prefix)  # by the law's own checks
+            findings += worded.findings
             continue
         field = prefix + ".".join(
             str(part) for part in finding["loc"] if not str(part).startswith("function")
         )
         rule, way_out = _rule_and_way_out(finding, known)
-        value = {} if finding["type"] == "missing" else finding["input"]
-        lines.append(message(field, rule, value, way_out) if value != {} else f"{field}: {rule}. {way_out}")
-    raise ConfigError("\n".join(dict.fromkeys(lines)))
+        value = NO_VALUE if finding["type"] == "missing" else finding["input"]
+        findings.append(Finding(field, rule, value, way_out))
+    raise ConfigError(*findings)

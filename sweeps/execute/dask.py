@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, LagsweepError, StoreError, message
+from ...kernels.errors import ConfigError, LagsweepError, StoreError
 from ..runs.many import Cancelled
 from .progress import Progress
 from .threads import default_threads, run_units
@@ -56,12 +56,7 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
         from distributed import Client, LocalCluster
     except ImportError:
         raise ConfigError(
-            message(
-                "--dask",
-                "needs the package distributed",
-                address,
-                "Install it: pip install 'lagsweep[dask]'.",
-            )
+            "--dask", "needs the package distributed", address, "Install it: pip install 'lagsweep[dask]'."
         ) from None
     # Numba reads the number of threads when it is imported: it must be in the environment before that.
     settings = {
@@ -78,9 +73,7 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
             client = Client(address, timeout="20s")
         except OSError as error:
             raise ConfigError(
-                message(
-                    "--dask", f"must be a scheduler that answers: {error}", address, "Check address and port."
-                )
+                "--dask", f"must be a scheduler that answers: {error}", address, "Check address and port."
             ) from None
         yield stack.enter_context(client)
 
@@ -134,12 +127,7 @@ def run_on_cluster(run: StoredRun, todo: list[tuple[Any, tuple[int, ...], np.nda
         run.accept(part, unit, result["record"], result["failures"])
     if lost:
         raise UnitsLost(
-            message(
-                "dask",
-                "units killed their workers; the others are done",
-                lost,
-                "Give the same command again.",
-            )
+            "dask", "units killed their workers; the others are done", lost, "Give the same command again."
         )
 
 
@@ -224,19 +212,12 @@ def _store_on_worker(folder: str, fingerprint: str, cut: tuple[tuple[int, ...], 
     store = SweepStore(Path(folder))
     if store.spec.fingerprint != fingerprint or cut != tuple(part.layout.chunks for part in store.parts):
         raise StoreError(
-            message(
-                "store", "must be the sweep that is run", folder, "Give the workers the same shared folder."
-            )
+            "store", "must be the sweep that is run", folder, "Give the workers the same shared folder."
         )
     for name, now in versions().items():
         if store.attributes.get(name) != now and name != "python_version":
             raise StoreError(
-                message(
-                    name,
-                    f"must be {store.attributes.get(name)}, as where the store was made",
-                    now,
-                    "Align them.",
-                )
+                name, f"must be {store.attributes.get(name)}, as where the store was made", now, "Align them."
             )
     return store
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ..config.config import PipelineConfig
 from ..results.dataset import build_dataset
 from ..runs.many import DONE, Record
@@ -107,7 +107,7 @@ def run_spec(
     workers = thread_count(executor, threads)
     if spec.tables and store is None:
         raise ConfigError(
-            message("tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'.")
+            "tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'."
         )
     if store is not None:
         from ..store.writing import run_into_store
@@ -140,7 +140,7 @@ def thread_count(executor: Any, threads: int | None) -> int | None:
         return None
     hint = nearest(executor, EXECUTORS) if isinstance(executor, str) else ""
     raise ConfigError(
-        message("executor", "must be 'threads', 'serial' or a Dask client", executor, hint or "Leave it out.")
+        "executor", "must be 'threads', 'serial' or a Dask client", executor, hint or "Leave it out."
     )
 
 

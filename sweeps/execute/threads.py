@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..runs.many import Cancelled
 from .progress import Progress
@@ -48,9 +48,7 @@ def checked_threads(threads: Any) -> int:
     if threads is None:
         return default_threads()
     if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024:
-        raise ConfigError(
-            message("threads", "must be a whole number from 1 to 1024", threads, "Leave it out.")
-        )
+        raise ConfigError("threads", "must be a whole number from 1 to 1024", threads, "Leave it out.")
     return int(threads)
 
 

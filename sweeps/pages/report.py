@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..charts.panels import HEATMAP_METRICS
 from ..charts.style import BLUE
 from ..results.frontier import THROUGHPUT
@@ -93,7 +93,7 @@ def write_report(
 
     target = Path(path)
     if target.suffix != ".html":
-        raise ConfigError(message("output", "must end in .html", str(target), "Name it report.html."))
+        raise ConfigError("output", "must end in .html", str(target), "Name it report.html.")
     checked_folder(target, "output")
     content = gather(
         ds,

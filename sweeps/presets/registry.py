@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ..config.config import PipelineConfig
 
 DEFAULT_GROUPS = 16
@@ -68,11 +68,11 @@ class Knob:
             if value not in self.choices:
                 rule = f"must be one of {', '.join(self.choices)}"
                 way_out = nearest(str(value), self.choices) or f"The default is {self.default}."
-                raise ConfigError(message(self.name, rule, value, way_out))
+                raise ConfigError(self.name, rule, value, way_out)
             return value
         if isinstance(self.default, bool):
             if not isinstance(value, bool):
-                raise ConfigError(message(self.name, "must be true or false", value, "Give true or false."))
+                raise ConfigError(self.name, "must be true or false", value, "Give true or false.")
             return value
         if value is None and self.default is None:
             return None
@@ -86,13 +86,13 @@ class Knob:
         else:
             number = float(value)
         if not math.isfinite(number):
-            raise ConfigError(message(self.name, "must be a finite number", value, way_out))
+            raise ConfigError(self.name, "must be a finite number", value, way_out)
         if whole and number != int(number):
-            raise ConfigError(message(self.name, "must be a whole number", value, way_out))
+            raise ConfigError(self.name, "must be a whole number", value, way_out)
         if self.minimum is not None and number < self.minimum:
-            raise ConfigError(message(self.name, f"must be at least {self.minimum:g}", value, way_out))
+            raise ConfigError(self.name, f"must be at least {self.minimum:g}", value, way_out)
         if self.maximum is not None and number > self.maximum:
-            raise ConfigError(message(self.name, f"must be at most {self.maximum:g}", value, way_out))
+            raise ConfigError(self.name, f"must be at most {self.maximum:g}", value, way_out)
         return int(number) if whole else number
 
 
@@ -175,9 +175,7 @@ class Preset:
         for name in knobs:
             if name not in by_name:
                 hint = nearest(name, by_name) or f"Its knobs: {', '.join(by_name) or 'none'}."
-                raise ConfigError(
-                    message(f"{self.name}.{name}", "is not a knob of this preset", knobs[name], hint)
-                )
+                raise ConfigError(f"{self.name}.{name}", "is not a knob of this preset", knobs[name], hint)
         return {name: knob.checked(knobs.get(name, knob.default)) for name, knob in by_name.items()}
 
 
@@ -208,7 +206,7 @@ def find_preset(name: str) -> Preset:
     presets = all_presets()
     if name not in presets:
         hint = nearest(str(name), presets) or f"Known: {', '.join(presets)}."
-        raise ConfigError(message("preset", "must be a known preset", name, hint))
+        raise ConfigError("preset", "must be a known preset", name, hint)
     return presets[name]
 
 
@@ -308,7 +306,7 @@ def _knobs_and_fields(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dic
     for key, value in fields.items():
         if key not in known and key not in knob_names:
             hint = nearest(key, [*known, *knob_names]) or f"Its knobs: {', '.join(sorted(knob_names))}."
-            raise ConfigError(message(key, f"is neither a field nor a knob of preset {name!r}", value, hint))
+            raise ConfigError(key, f"is neither a field nor a knob of preset {name!r}", value, hint)
     knobs = preset.checked_knobs({key: value for key, value in fields.items() if key in knob_names})
     return preset, knobs, {key: value for key, value in fields.items() if key not in knob_names}
 
@@ -329,14 +327,14 @@ def _workload(fields: Mapping[str, Any]) -> Workload:
 
 def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ConfigError(message(name, "must be a whole number of at least 1", value, "Give 1 or more."))
+        raise ConfigError(name, "must be a whole number of at least 1", value, "Give 1 or more.")
     return int(value)
 
 
 def _real(name: str, value: Any) -> float:
     number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
     if not number or not 0 <= value < math.inf:
-        raise ConfigError(message(name, "must be a finite number", value, "Give one of at least 0."))
+        raise ConfigError(name, "must be a finite number", value, "Give one of at least 0.")
     return float(value)
 
 

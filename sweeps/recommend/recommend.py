@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..results.frontier import ESS, THROUGHPUT, mean_interval
 from .compare import (
     Comparison,
@@ -212,7 +212,7 @@ def _described(ds: xarray.Dataset, table: ChoiceTable, row: int, confidence: flo
 
 def _objective(maximize: str | None, minimize: str | None) -> tuple[str, int]:
     if maximize is not None and minimize is not None:
-        raise ConfigError(message("maximize", "excludes minimize", (maximize, minimize), "Give one of them."))
+        raise ConfigError("maximize", "excludes minimize", (maximize, minimize), "Give one of them.")
     return (minimize, -1) if minimize is not None else (maximize or THROUGHPUT, 1)
 
 
@@ -221,7 +221,7 @@ def _share(value: Any, name: str, *, open_ends: bool = False) -> float:
     good = good and (0 < value < 1 if open_ends else 0 <= value <= 1)
     if not good:
         way_out = "Give 0.95." if open_ends else "Give 0.9."
-        raise ConfigError(message(name, "must be between 0 and 1", value, way_out))
+        raise ConfigError(name, "must be between 0 and 1", value, way_out)
     return float(value)
 
 
@@ -232,7 +232,7 @@ def _bounds(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
     if max_lag is not None:
         whole = isinstance(max_lag, int | np.integer) and not isinstance(max_lag, bool) and max_lag >= 0
         if not whole:
-            raise ConfigError(message("max_lag", "must be a whole number from 0", max_lag, "Give 2."))
+            raise ConfigError("max_lag", "must be a whole number from 0", max_lag, "Give 2.")
         found.append(Bound("max_lag", MAX_LAG, float(max_lag)))
     return tuple(found)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, Finding, nearest
 from ..config.config import AXIS_FIELDS, PipelineConfig
 from .axes import PRESET_PREFIX, checked_value, identity, plain
 from .constraints import kept_cells
@@ -217,15 +217,13 @@ def make_spec(
     ((2, 3), 10)
     """
     if not isinstance(base, PipelineConfig):
-        raise ConfigError(
-            message("base", "must be a PipelineConfig", base, "Build one, as PipelineConfig().")
-        )
+        raise ConfigError("base", "must be a PipelineConfig", base, "Build one, as PipelineConfig().")
     if isinstance(axes, Mapping):
         groups: list[Mapping[str, Any]] = [{axis: values} for axis, values in axes.items()]
     elif isinstance(axes, Sequence) and all(isinstance(group, Mapping) for group in axes):
         groups = list(axes)
     else:
-        raise ConfigError(message("axes", "must map axes to values", axes, "Write {'max_lag': [0, 1, 2]}."))
+        raise ConfigError("axes", "must map axes to values", axes, "Write {'max_lag': [0, 1, 2]}.")
     spec = SweepSpec(
         base=base,
         design=design_from_groups(groups, where),
@@ -252,9 +250,7 @@ def _checked_name(name: Any) -> str:
         or any(letter in name for letter in "/\\\0")
         or name.startswith(".")
     ):
-        raise ConfigError(
-            message("name", "must be usable as a folder's name", name, "Use letters, digits and -.")
-        )
+        raise ConfigError("name", "must be usable as a folder's name", name, "Use letters, digits and -.")
     return name
 
 
@@ -264,7 +260,7 @@ def _checked_tables(tables: Sequence[str]) -> tuple[str, ...]:
     for table in tables:
         if table not in TABLES:
             hint = nearest(str(table), TABLES) or f"Known tables: {', '.join(TABLES)}."
-            raise ConfigError(message("tables", f"must be among {', '.join(TABLES)}", table, hint))
+            raise ConfigError("tables", f"must be among {', '.join(TABLES)}", table, hint)
     return tuple(name for name in TABLES if name in tables)
 
 
@@ -274,17 +270,17 @@ def _check_cells(spec: SweepSpec) -> None:
 
     if spec.design.size and spec.excluded.all():
         raise ConfigError(
-            message("constraints", "must leave at least one cell", list(spec.constraints), "Loosen them.")
+            "constraints", "must leave at least one cell", list(spec.constraints), "Loosen them."
         )
     found = contradicting_cells(spec)
     if found:
-        lines = [f"{text} (cell {where})" for where, text in found[:5]]
+        findings = [
+            finding._replace(way_out=f"{finding.way_out} (cell {where})") for where, finding in found[:5]
+        ]
         if len(found) > 5:
-            lines.append(f"and {len(found) - 5} more cells")
-        lines.append(
-            "axes: no cell may contradict itself. Change the values, or exclude such cells by a constraint."
-        )
-        raise ConfigError("\n".join(lines))
+            findings.append(Finding("", f"and {len(found) - 5} more cells"))
+        way_out = "Change the values, or exclude such cells by a constraint."
+        raise ConfigError(*findings, Finding("axes", "no cell may contradict itself", way_out=way_out))
 
 
 def spec_from_plain(content: Mapping[str, Any]) -> SweepSpec:
@@ -332,12 +328,7 @@ def spec_of(dataset: xarray.Dataset) -> SweepSpec:
         text = dataset.attrs["spec"]
     except (AttributeError, KeyError):
         raise ConfigError(
-            message(
-                "dataset",
-                "must be the result of a sweep",
-                type(dataset).__name__,
-                "Use run_sweep or open_sweep.",
-            )
+            "dataset", "must be the result of a sweep", type(dataset).__name__, "Use run_sweep or open_sweep."
         ) from None
     return spec_from_plain(json.loads(text))
 
@@ -440,10 +431,8 @@ def check_law(spec: SweepSpec, stored_digest: str) -> None:
         from ...kernels.errors import StoreError
 
         raise StoreError(
-            message(
-                "law_digest",
-                f"must be {stored_digest[:16]}, as when the sweep was made",
-                spec.law_digest[:16],
-                "The law's file changed, or this platform's log and exp differ: run the sweep anew.",
-            )
+            "law_digest",
+            f"must be {stored_digest[:16]}, as when the sweep was made",
+            spec.law_digest[:16],
+            "The law's file changed, or this platform's log and exp differ: run the sweep anew.",
         )

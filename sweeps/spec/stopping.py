@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..execute.units import choose_chunks
 
@@ -163,23 +163,19 @@ def parse_rule(text: str) -> Rule:
     )
     if found is None:
         raise ConfigError(
-            message(
-                "until",
-                "must read 'METRIC within 1%', 'METRIC within 0.5' or 'best METRIC resolved'",
-                text,
-                "Write until = 'trained_tokens_per_second within 1%'.",
-            )
+            "until",
+            "must read 'METRIC within 1%', 'METRIC within 0.5' or 'best METRIC resolved'",
+            text,
+            "Write until = 'trained_tokens_per_second within 1%'.",
         )
     parts = found.groupdict()
     if parts["metric"] not in METRIC_BY_NAME:
         hint = nearest(parts["metric"], METRIC_BY_NAME)
-        raise ConfigError(message("until", "must name a metric", parts["metric"], hint))
+        raise ConfigError("until", "must name a metric", parts["metric"], hint)
     amount = float(parts["amount"] or 0.0)
     confidence = float(parts["confidence"] or 95.0) / 100
     if not 0.5 <= confidence < 1 or (found.re is _WITHIN and amount <= 0):
-        raise ConfigError(
-            message("until", "must have a width above 0 and 50% to 100%", text, "Write within 1%.")
-        )
+        raise ConfigError("until", "must have a width above 0 and 50% to 100%", text, "Write within 1%.")
     return Rule(
         metric=parts["metric"],
         kind="within" if found.re is _WITHIN else "best",
@@ -202,12 +198,10 @@ def check_metric(rule: Rule, spec: SweepSpec) -> None:
     known = [metric.name for metric in reported_metrics(not is_level_1(spec))]
     if rule.metric not in known:
         raise ConfigError(
-            message(
-                "until",
-                "must name a metric that this sweep reports",
-                rule.metric,
-                nearest(rule.metric, known) or "Levels 2 and 3 report more.",
-            )
+            "until",
+            "must name a metric that this sweep reports",
+            rule.metric,
+            nearest(rule.metric, known) or "Levels 2 and 3 report more.",
         )
 
 

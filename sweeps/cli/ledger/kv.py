@@ -38,13 +38,13 @@ def command(as_json: bool, **options: Any) -> None:
 
 
 def _sums(options: dict[str, Any]) -> dict[str, Any]:
-    from ....kernels.errors import ConfigError, message
+    from ....kernels.errors import ConfigError
     from ....kernels.memory.kv_cache import kv_cache_bytes
 
     layers, pool, tokens = options["layers"], options["pool"], options["tokens"]
     if pool is not None and len(pool) not in (1, len(layers)):
         rule, way_out = "must be one size, or one for each stage", f"--layers lists {len(layers)} stages."
-        raise ConfigError(message("--pool", rule, len(pool), way_out))
+        raise ConfigError("--pool", rule, len(pool), way_out)
     element, scale = KV_FORMATS[options["kv_format"]]
     shape = {
         "num_kv_heads": options["kv_heads"],

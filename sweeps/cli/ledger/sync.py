@@ -41,12 +41,12 @@ def command(as_json: bool, **options: Any) -> None:
 
 
 def _payload(options: dict[str, Any]) -> int:
-    from ....kernels.errors import ConfigError, message
+    from ....kernels.errors import ConfigError
 
     payload, model = options["payload"], options["model"]
     if (payload is None) == (model is None):
         rule, way_out = "must be given, or else --model", "Give one of the two."
-        raise ConfigError(message("--payload", rule, payload, way_out))
+        raise ConfigError("--payload", rule, payload, way_out)
     if payload is not None:
         return payload
     from ....kernels.memory.parameters import parameter_count
@@ -56,7 +56,7 @@ def _payload(options: dict[str, Any]) -> int:
 
 
 def _link(options: dict[str, Any]) -> float:
-    from ....kernels.errors import ConfigError, message
+    from ....kernels.errors import ConfigError
     from ....kernels.sync.transfer import gigabits_to_gigabytes_per_second
 
     as_bytes, as_bits = options["gigabytes_per_second"], options["gigabits_per_second"]
@@ -65,7 +65,7 @@ def _link(options: dict[str, Any]) -> float:
             "must be given, or else --gigabits-per-second",
             "Give one of the two; 1 byte is 8 bits.",
         )
-        raise ConfigError(message("--gigabytes-per-second", rule, as_bytes, way_out))
+        raise ConfigError("--gigabytes-per-second", rule, as_bytes, way_out)
     return as_bytes if as_bits is None else float(gigabits_to_gigabytes_per_second(as_bits))
 
 
