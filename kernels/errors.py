@@ -149,13 +149,31 @@ class CheckpointError(LagsweepError, RuntimeError):
 
 
 def shown_value(value: Any) -> str:
-    """Write a value for a message, cut where it is long."""
-    shown = repr(value)
+    """Write a value for a message, cut where it is long.
+
+    Examples
+    --------
+    >>> shown_value("reserve"), len(shown_value("x" * 1000))
+    ("'reserve'", 120)
+    """
+    try:
+        shown = repr(value)
+    except Exception:
+        # A foreign object's repr may do anything, and Python refuses to write an integer of 5,000 digits.
+        return f"a {type(value).__name__}"
     return shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 3] + "..."
 
 
+def is_short(value: Any) -> bool:
+    """Tell whether a message shows a value as a whole."""
+    try:
+        return len(repr(value)) <= _LONGEST_VALUE
+    except Exception:
+        return False
+
+
 def _portable(value: Any) -> Any:
-    if len(repr(value)) <= _LONGEST_VALUE:
+    if is_short(value):
         try:
             pickle.dumps(value)
             return value

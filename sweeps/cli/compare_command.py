@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import config_options
+from .failures import Stopped
+from .shared import this_command
 
 EPILOG = """
 Fields of the pipeline given as flags change the workload of all systems. Left out, it is a batch of
@@ -60,7 +61,6 @@ def command(
     from ..execute.progress import progress_for_terminal
     from ..runs.many import Cancelled
     from .config_flags import changes_from_flags
-    from .run_command import this_command
     from .signals import stop_at_safe_point
 
     if page is not None:
@@ -75,8 +75,7 @@ def command(
             compile_first(compared[0].config, progress)
             ds = compare_systems(compared, seeds, threads=threads, cancel=stop.event, progress=progress)
         except Cancelled:
-            click.echo("stopped; nothing is kept of a comparison", err=True)
-            return stop.exit_code
+            raise Stopped("stopped; nothing is kept of a comparison", stop.exit_code) from None
     rows = comparison_rows(ds, against=against)
     if page is not None:
         from ..pages.comparison import write_comparison_page
@@ -97,19 +96,9 @@ def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -
         "against": rows[0]["against"],
         "seeds": rows[0]["seeds"],
         "drift_per_version": drift,
-        "systems": [
-            {**_finite(row), "config": system.config.to_dict()} for row, system in zip(rows, compared)
-        ],
+        "systems": [{**row, "config": system.config.to_dict()} for row, system in zip(rows, compared)],
     }
-    click.echo(json.dumps(facts, indent=1, default=str))
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in row.items()
-    }
+    click.echo(json_text(facts, indent=1))
 
 
 def read_system(text: str) -> tuple[str, dict[str, Any]]:

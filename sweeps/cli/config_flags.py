@@ -98,19 +98,6 @@ def preset_from_flags(name: str | None, knobs: tuple[str, ...]) -> dict[str, Any
     return fields
 
 
-def config_from_flags(flags: Mapping[str, Any]) -> Any:
-    """Build a configuration from flags alone.
-
-    Raises
-    ------
-    ConfigError
-        For anything wrong in them.
-    """
-    from ..config.config import PipelineConfig
-
-    return PipelineConfig(**changes_from_flags(flags))
-
-
 def read_text(field: str, text: str, where: str) -> Any:
     """Read one value of a field from text: a number, true, false, none, a law, a list of limits, or a word.
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import (
     axes_from_flags,
     changes_from_flags,
     config_options,
     preset_from_flags,
 )
+from .failures import Stopped
+from .shared import print_result, this_command
 from .spec_arguments import spec_from_arguments
 
 INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
@@ -88,7 +89,7 @@ def command(spec: str | None, **options: Any) -> int:
         from ..execute.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
-        click.echo(json.dumps(report.facts) if options["as_json"] else report.text)
+        click.echo(json_text(report.facts) if options["as_json"] else report.text)
         return 0
     return _run(sweep, folder, options)
 
@@ -118,13 +119,10 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except Cancelled:
             if not stop.signal:
                 raise
-            click.echo(f"{INTERRUPTED_NOTE}\n  {this_command()}", err=True)
-            return stop.exit_code
+            raise Stopped(f"{INTERRUPTED_NOTE}\n  {this_command()}", stop.exit_code) from None
         except StopAtFailure:
-            click.echo(f"a run failed; what is finished is kept. To go on:\n  {this_command()}", err=True)
-            return 1
-    from .show_command import print_result
-
+            note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
+            raise Stopped(note, 1) from None
     code = print_result(dataset, folder, as_json=options["as_json"])
     progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
     return code
@@ -138,8 +136,3 @@ def _executor(options: dict[str, Any]) -> Any:
     from ..execute.dask import connect
 
     return connect(options["dask"], options["threads"])
-
-
-def this_command() -> str:
-    """Give the command line that was typed, to be given again."""
-    return shlex.join(["lagsweep", *sys.argv[1:]])

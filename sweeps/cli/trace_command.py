@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import config_options
+from .shared import config_from_options, tell_compiling
 
 TABLES = ("batches", "timeline", "rollouts")
 
@@ -68,7 +70,7 @@ def command(store: Path | None, **options: Any) -> int:
         **about,
         **({"replay": verdict} if verdict else {}),
     }
-    click.echo(json.dumps(facts) if options["as_json"] else _text(facts, verdict))
+    click.echo(json_text(facts) if options["as_json"] else _text(facts, verdict))
     return 0 if same else 1
 
 
@@ -94,7 +96,6 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
     from ...kernels.errors import ConfigError
     from ..runs.simulate import simulate_pipeline
     from ..trace.trace import check_size_before
-    from .simulate_command import config_from_options, tell_compiling
 
     if options["cell"] is not None:
         raise ConfigError("--cell", "needs a store", options["cell"], "Write lagsweep trace STORE --cell ….")
@@ -112,7 +113,6 @@ def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, d
     from ..trace.trace import check_size_before
     from .cell_arguments import read_cell
     from .config_flags import changes_from_flags
-    from .simulate_command import tell_compiling
 
     changes = changes_from_flags(options)
     seed = changes.pop("seed", None)

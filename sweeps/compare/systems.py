@@ -6,7 +6,6 @@ has the same length in each of them, and differences are taken seed by seed.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from ...kernels.errors import ConfigError
 from ...kernels.pipeline.metrics import LAG_BINS, METRIC_BY_NAME
 from ..config.config import PipelineConfig
 from ..execute.progress import Progress
+from ..json_text import json_text
 from ..presets.registry import find_preset, preset_bound_kind, preset_lag_bound, preset_settings
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def compare_systems(
         coords={"system": [system.label for system in systems], "seed": chosen, "lag": np.arange(LAG_BINS)},
         attrs={
             "drift_per_version": systems[0].config.drift_per_version,
-            "systems": json.dumps(described, default=str),
+            "systems": json_text(described),
         },
     )
 

@@ -7,7 +7,6 @@ of a million runs gives a page of about a megabyte.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...kernels.errors import ConfigError
 from ..charts.panels import HEATMAP_METRICS
 from ..charts.style import BLUE
+from ..json_text import json_text
 from ..results.frontier import THROUGHPUT
 from .html import Tables, paragraph, section, text
 from .page import framed
@@ -296,6 +296,6 @@ def _heatmaps(chart: ReportChart) -> str:
 
 def report_facts(report: Report) -> str:
     """Give what was written as one line of JSON."""
-    return json.dumps(
+    return json_text(
         {"page": str(report.page), "bytes": report.bytes, "images": [str(path) for path in report.images]}
     )

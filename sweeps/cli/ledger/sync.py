@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
+from ...json_text import json_text
 from .options import ByteSize, ListOf
 
 _WHOLE = click.IntRange(min=1)
@@ -35,7 +35,7 @@ def command(as_json: bool, **options: Any) -> None:
     """
     document = _sums(options)
     if as_json:
-        click.echo(json.dumps(document, indent=1))
+        click.echo(json_text(document, indent=1))
     else:
         _print(document)
 
