@@ -19,6 +19,29 @@ Floats = float | NDArray[np.float64]
 Integers = int | NDArray[np.int64]
 
 
+def is_number(value: Any) -> bool:
+    """Tell whether something is one real number: of Python or NumPy, a fraction too, never a truth value.
+
+    Examples
+    --------
+    >>> [is_number(value) for value in (3, np.float32(0.5), True, np.True_, "3", None)]
+    [True, True, False, False, False, False]
+    """
+    # NumPy registers its integers and floats with these classes, and its bool with none.
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Tell whether something is one whole number by its type: not a float, not a truth value.
+
+    Examples
+    --------
+    >>> [is_whole(value) for value in (3, np.uint8(3), 3.0, True, "3")]
+    [True, True, False, False, False]
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def _raw_array(name: str, value: Any) -> NDArray[Any]:
     """Turn the argument into a numeric array; a bool hidden in a list counts as a bool."""
     way_out = "Give a number, or an array of numbers."
@@ -28,8 +51,7 @@ def _raw_array(name: str, value: Any) -> NDArray[Any]:
         except ValueError:
             raise ConfigError(name, "must be rectangular", value, way_out) from None
         for item in boxed.flat:
-            real = isinstance(item, Real | np.integer | np.floating)
-            if not real or isinstance(item, bool | np.bool_):
+            if not is_number(item):
                 raise ConfigError(name, "must be a number", value, way_out)
         if boxed.size and all(isinstance(item, Integral) for item in boxed.flat):
             try:

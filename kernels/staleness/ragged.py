@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import _raw_array, whole_numbers
+from .._arguments import _raw_array, is_whole, whole_numbers
 from ..errors import ConfigError
 
 
@@ -166,7 +166,7 @@ def _along_axis(
     array: NDArray[np.float64], active: NDArray[np.bool_] | None, axis: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, NDArray[np.int64], tuple[int, ...]]:
     """Lay the groups along an axis one after the other."""
-    whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
+    whole = is_whole(axis)
     if not whole or not -array.ndim <= axis < array.ndim:
         rule = f"must be an axis of an array of {array.ndim} dimensions"
         raise ConfigError("axis", rule, axis, "Give None to take everything as one group.")

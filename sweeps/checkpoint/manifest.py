@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import operator
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ import numpy as np
 
 from ... import __version__
 from ...kernels.errors import CheckpointError, ConfigError, nearest
+from ..checks import Counted, checked
 from .codec import decode
 
 FORMAT = "lagsweep.checkpoint"
@@ -137,12 +137,7 @@ def merged_components(components: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def whole_number(name: str, value: Any, bits: int = 53) -> int:
     """Check one counter: whole, not bool, 0 <= value < 2**53 (exact in any JSON reader), or another limit."""
-    if isinstance(value, bool | np.bool_):
-        raise ConfigError(name, "must be a whole number", value, "Give a count.")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ConfigError(name, "must be a whole number", value, "Give a count.") from None
+    number = checked(Counted, name, value, way_out="Give a count.")
     if not 0 <= number < 2**bits:
         raise ConfigError(name, f"must be at least 0 and below 2**{bits}", number, "Give a count.")
     return number

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.errors import CheckpointError, ConfigError
+from ..checks import WholeNumber, checked
 
 OUTCOMES = ("trained", "dropped")
 
@@ -50,12 +51,8 @@ class PromptLedger:
     """
 
     def __init__(self, samples: int, *, epochs: int | None = None, shuffle_seed: int | None = None) -> None:
-        for name, value in (("samples", samples), ("epochs", epochs)):
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if value is not None and not (whole and value >= 1):
-                raise ConfigError(name, "must be a whole number of at least 1", value, "Give a count.")
-        self.samples = int(samples)
-        self.epochs = None if epochs is None else int(epochs)
+        self.samples = _count("samples", samples)
+        self.epochs = None if epochs is None else _count("epochs", epochs)
         self.shuffle_seed = shuffle_seed
         self.next_number = 0
         self.cursor = 0
@@ -209,3 +206,8 @@ class PromptLedger:
         ledger._settled_above = {int(number): outcome for number, outcome in state["settled_above"]}
         ledger._to_reissue = [int(number) for number in state["to_reissue"]]
         return ledger
+
+
+def _count(name: str, value: Any) -> int:
+    rule = "must be a whole number of at least 1"
+    return checked(WholeNumber, name, value, low=1, rule=rule, way_out="Give a count.")

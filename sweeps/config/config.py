@@ -20,8 +20,8 @@ from pydantic import (
 )
 
 from ...kernels.errors import ConfigError
+from ..checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
 from ..laws.lengths import LengthLaw, SecondsLaw
-from .checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
 
 # The three axes of a sweep that carry names of their own.
 AXIS_FIELDS = {

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError
+from ..checks import WholeNumber, checked
 from ..config.config import PipelineConfig
 from ..runs.many import Cancelled
 from .progress import Progress
@@ -47,9 +47,8 @@ def checked_threads(threads: Any) -> int:
     """
     if threads is None:
         return default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024:
-        raise ConfigError("threads", "must be a whole number from 1 to 1024", threads, "Leave it out.")
-    return int(threads)
+    rule = "must be a whole number from 1 to 1024"
+    return checked(WholeNumber, "threads", threads, low=1, high=1024, rule=rule, way_out="Leave it out.")
 
 
 class _Block:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels._arguments import real_numbers, whole_numbers
+from ...kernels._arguments import is_number, real_numbers, whole_numbers
 from ...kernels.draws.length_table import LARGEST_TABLE
 from ...kernels.errors import ConfigError
 
@@ -66,8 +66,7 @@ def raw_numbers(values: Any, place: Callable[[int], str], field: str, rule: str,
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ConfigError(field, "must be a row of numbers", values, "Give a list or an array.")
     for i, value in enumerate(values):
-        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not number:
+        if not is_number(value):
             raise ConfigError(place(i), rule, value, way_out)
     try:
         return np.array(values, dtype=np.float64)

@@ -11,16 +11,14 @@ so a preset carries repository, commit and date. All of them are stated with one
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from ...kernels.errors import ConfigError, nearest
+from ..checks import Flag, RealNumber, WholeNumber, checked
 from ..config.config import PipelineConfig
 
 DEFAULT_GROUPS = 16
@@ -71,9 +69,7 @@ class Knob:
                 raise ConfigError(self.name, rule, value, way_out)
             return value
         if isinstance(self.default, bool):
-            if not isinstance(value, bool):
-                raise ConfigError(self.name, "must be true or false", value, "Give true or false.")
-            return value
+            return checked(Flag, self.name, value)
         if value is None and self.default is None:
             return None
         return self._number(value)
@@ -81,12 +77,7 @@ class Knob:
     def _number(self, value: Any) -> Any:
         whole = not isinstance(self.default, float)
         way_out = "Leave it out." if self.default is None else f"The default is {self.default}."
-        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
-            number = math.nan
-        else:
-            number = float(value)
-        if not math.isfinite(number):
-            raise ConfigError(self.name, "must be a finite number", value, way_out)
+        number = checked(RealNumber, self.name, value, rule="must be a finite number", way_out=way_out)
         if whole and number != int(number):
             raise ConfigError(self.name, "must be a whole number", value, way_out)
         if self.minimum is not None and number < self.minimum:
@@ -326,16 +317,12 @@ def _workload(fields: Mapping[str, Any]) -> Workload:
 
 
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ConfigError(name, "must be a whole number of at least 1", value, "Give 1 or more.")
-    return int(value)
+    return checked(WholeNumber, name, value, low=1, rule="must be a whole number of at least 1")
 
 
 def _real(name: str, value: Any) -> float:
-    number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
-    if not number or not 0 <= value < math.inf:
-        raise ConfigError(name, "must be a finite number", value, "Give one of at least 0.")
-    return float(value)
+    way_out = "Give one of at least 0."
+    return checked(RealNumber, name, value, low=0, rule="must be a finite number", way_out=way_out)
 
 
 def preset_config(name: str, **fields: Any) -> PipelineConfig:

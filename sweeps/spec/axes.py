@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
@@ -15,7 +16,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from ...kernels.errors import ConfigError, Finding, nearest
-from ..config.checks import raise_config_error
+from ..checks import RealNumber, WholeNumber, checked, raise_config_error
 from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
 from ..laws.lengths import LengthLaw, SecondsLaw
 
@@ -204,15 +205,17 @@ def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
 
 def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
     value = given.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise ConfigError(f"{place}.{key}", "must be a finite number", value, f"Give {key} = 1.")
-    return value.item() if isinstance(value, np.generic) else value
+    number = checked(
+        RealNumber, f"{place}.{key}", value, rule="must be a finite number", way_out=f"Give {key} = 1."
+    )
+    return operator.index(value) if hasattr(value, "__index__") else number  # a whole one stays exact
 
 
 def _by_count(given: Mapping[str, Any], low: float, high: float, scale: str, place: str) -> list[float]:
-    count = given["count"]
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_VALUES:
-        raise ConfigError(f"{place}.count", "must be a whole number from 1", count, "Give count = 5.")
+    rule, way_out = "must be a whole number from 1", "Give count = 5."
+    count = checked(
+        WholeNumber, f"{place}.count", given["count"], low=1, high=MOST_VALUES, rule=rule, way_out=way_out
+    )
     if "step" in given:
         raise ConfigError(f"{place}.step", "excludes count", given["step"], "Give one of the two.")
     if scale == "log":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, Finding, nearest
+from ..checks import Counted, checked
 from ..config.config import PipelineConfig
 from ..config.rules import contradictions
 from .axes import PRESET_PREFIX, checked_value, field_of_axis, identity, label
@@ -92,13 +93,10 @@ def find_cell(spec: SweepSpec, cell: Any) -> int:
     """
     if isinstance(cell, Mapping):
         return _by_values(spec, cell)
-    if (
-        isinstance(cell, bool)
-        or not np.issubdtype(np.asarray(cell).dtype, np.integer)
-        or np.asarray(cell).ndim
-    ):
-        raise ConfigError("cell", "must be a cell's id or its axis values", cell, "Use int(ds.cell[...]).")
-    places = np.flatnonzero(spec.cell_ids.reshape(-1) == int(cell))
+    rule, way_out = "must be a cell's id or its axis values", "Use int(ds.cell[...])."
+    one = cell.item() if getattr(cell, "ndim", None) == 0 else cell  # ds.cell[...] itself is an array
+    number = checked(Counted, "cell", one, rule=rule, way_out=way_out)
+    places = np.flatnonzero(spec.cell_ids.reshape(-1) == number)
     if not len(places):
         raise ConfigError(
             "cell", "must be the id of a cell of this sweep", int(cell), "The coordinate cell lists them."

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, Finding, nearest
+from ..checks import WholeNumber, checked
 from .axes import (
     checked_axis,
     coordinate,
@@ -205,9 +206,9 @@ def sampled_group(
     if method not in SAMPLING_METHODS:
         hint = nearest(str(method), SAMPLING_METHODS) or "Choose one of them."
         raise ConfigError("sample.method", f"must be one of {', '.join(SAMPLING_METHODS)}", method, hint)
-    for name, value in (("points", points), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < (1 if name == "points" else 0):
-            raise ConfigError(f"sample.{name}", "must be a whole number", value, f"Give {name} = 64.")
+    rule = "must be a whole number"
+    points = checked(WholeNumber, "sample.points", points, low=1, rule=rule, way_out="Give points = 64.")
+    seed = checked(WholeNumber, "sample.seed", seed, low=0, rule=rule, way_out="Give seed = 64.")
     if not ranges:
         raise ConfigError(where, "must have ranges to sample", {}, "Give an [axes] section.")
     if method == "sobol":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
-from ..config.checks import NOT_A_FIELD
+from ..checks import NOT_A_FIELD, Flag, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig
 from .axes import PRESET_PREFIX, read_none
 from .design import sampled_group
@@ -143,10 +143,7 @@ def _strings(top: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _flag(top: Mapping[str, Any], key: str, default: bool) -> bool:
-    value = top.get(key, default)
-    if not isinstance(value, bool):
-        raise ConfigError(key, "must be true or false", value, f"Write {key} = true.")
-    return value
+    return checked(Flag, key, top.get(key, default), way_out=f"Write {key} = true.")
 
 
 def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]) -> PipelineConfig:

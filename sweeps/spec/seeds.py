@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...kernels.errors import ConfigError
+from ..checks import WholeNumber, checked
 
 MOST_SEEDS = 50_000_000
 
@@ -53,11 +52,11 @@ def read_seeds(seeds: Any, first: int = 0) -> tuple[int, ...]:
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise ConfigError("seeds", "must be whole numbers", value, "Give seeds = 100, or a list.")
-    if not 0 <= int(value) < 2**64:
-        raise ConfigError("seeds", "must be from 0 to 2**64 - 1", int(value), "Choose another seed.")
-    return int(value)
+    way_out = "Give seeds = 100, or a list."
+    seed = checked(WholeNumber, "seeds", value, rule="must be whole numbers", way_out=way_out)
+    if not 0 <= seed < 2**64:
+        raise ConfigError("seeds", "must be from 0 to 2**64 - 1", seed, "Choose another seed.")
+    return seed
 
 
 def seeds_to_plain(seeds: Sequence[int]) -> Any:

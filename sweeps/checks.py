@@ -1,7 +1,8 @@
-"""Turn pydantic's findings into Lagsweep's error text: field, rule, value, way out.
+"""Check single values: annotated types, and Lagsweep's words for what pydantic finds.
 
 pydantic checks types and ranges and collects every finding; the wording is ours, so that a message reads the
-same wherever it comes from (Python, TOML, a command-line flag).
+same wherever it comes from (Python, TOML, a command-line flag). What counts as a number is decided here once
+for configurations, specs, presets and arguments; arrays are checked in :mod:`lagsweep.kernels._arguments`.
 """
 
 from __future__ import annotations
@@ -9,37 +10,41 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
+from functools import cache
 from typing import Annotated, Any, NoReturn
 
-from pydantic import BeforeValidator, Field, ValidationError
+import numpy as np
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
+from ..kernels.errors import NO_VALUE, ConfigError, Finding, nearest
 
 NOT_A_FIELD = "is not a known field"
-_BOOLS = ("bool_", "bool")  # NumPy's, by its name before and since NumPy 2
 
 
 def _refuse(rule: str, way_out: str) -> NoReturn:
     raise PydanticCustomError("lagsweep", "{rule}", {"rule": rule, "way_out": way_out})
 
 
-def _whole(value: Any) -> int:
-    """Accept whole numbers of any kind (NumPy's too), never bool, never text."""
-    if isinstance(value, bool) or type(value).__name__ in _BOOLS or isinstance(value, str):
-        _refuse("must be a whole number", "Give a whole number.")
-    try:
-        return operator.index(value)
-    except TypeError:
-        pass
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        return int(value)
+def _counted(value: Any) -> int:
+    """Accept whole numbers of whole types (NumPy's too), never bool, never text."""
+    if not isinstance(value, bool | np.bool_):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
     _refuse("must be a whole number", "Give a whole number.")
+
+
+def _whole(value: Any) -> int:
+    """Accept whole numbers of any kind, a float without a fraction too."""
+    whole_float = isinstance(value, float | np.floating) and float(value).is_integer()
+    return int(value) if whole_float else _counted(value)
 
 
 def _real(value: Any) -> float:
     """Accept finite real numbers of any kind (NumPy's too), never bool, never text."""
-    if isinstance(value, bool) or type(value).__name__ in _BOOLS or isinstance(value, str | bytes):
+    if isinstance(value, bool | np.bool_ | str | bytes):
         _refuse("must be a number", "Give a number.")
     try:
         number = float(value)
@@ -52,16 +57,68 @@ def _real(value: Any) -> float:
 
 def _flag(value: Any) -> bool:
     """Accept True and False only."""
-    if isinstance(value, bool) or type(value).__name__ in _BOOLS:
+    if isinstance(value, bool | np.bool_):
         return bool(value)
     _refuse("must be true or false", "Give true or false.")
 
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]
+Counted = Annotated[int, BeforeValidator(_counted)]  # where a float is a sign of something gone wrong
 RealNumber = Annotated[float, BeforeValidator(_real)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 # int64 arithmetic in the kernels: products of tokens and slots must stay below 2**63.
 TokenCount = Annotated[WholeNumber, Field(ge=1, le=2**52)]
+
+
+def checked(
+    kind: Any,
+    field: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    rule: str = "",
+    way_out: str = "",
+) -> Any:
+    """Check one argument and give it in its own type.
+
+    Parameters
+    ----------
+    kind : type
+        An annotated type, such as ``WholeNumber``.
+    field : str
+        The argument's name, for the message.
+    value : object
+        What the user gave.
+    low, high : float, optional
+        The smallest and the largest value that is allowed.
+    rule, way_out : str
+        What to say in place of the words for the bound or type that is broken.
+
+    Raises
+    ------
+    ConfigError
+        If the value is of another type or out of bounds.
+
+    Examples
+    --------
+    >>> checked(WholeNumber, "threads", 4.0, low=1)
+    4
+    >>> checked(WholeNumber, "threads", 0, low=1)
+    Traceback (most recent call last):
+        ...
+    lagsweep.kernels.errors.ConfigError: threads: must be at least 1 (got 0). Give 1 or more.
+    """
+    try:
+        return _adapter(kind, low, high).validate_python(value)
+    except ValidationError as error:
+        found = findings_of(error, ())[0]
+    raise ConfigError(field, rule or found.rule, value, way_out or found.way_out)
+
+
+@cache
+def _adapter(kind: Any, low: float | None, high: float | None) -> TypeAdapter[Any]:
+    return TypeAdapter(kind if low is None and high is None else Annotated[kind, Field(ge=low, le=high)])
 
 
 def _rule_and_way_out(finding: dict[str, Any], known: Iterable[str]) -> tuple[str, str]:
@@ -108,17 +165,20 @@ def raise_config_error(error: ValidationError, known: Iterable[str], prefix: str
     ConfigError
         Always.
     """
+    raise ConfigError(*(finding.within(prefix) for finding in findings_of(error, known)))
+
+
+def findings_of(error: ValidationError, known: Iterable[str]) -> list[Finding]:
+    """Word what pydantic found; ``known`` are the names of the fields."""
     known = list(known)
     findings: list[Finding] = []
-    for finding in error.errors(include_url=False):
-        if isinstance(finding.get("ctx", {}).get("error"), ConfigError):
-            worded = finding["ctx"]["error"].within(prefix)  # by the law's own checks
+    for found in error.errors(include_url=False):
+        worded = found.get("ctx", {}).get("error")
+        if isinstance(worded, ConfigError):  # by the law's own checks
             findings += worded.findings
             continue
-        field = prefix + ".".join(
-            str(part) for part in finding["loc"] if not str(part).startswith("function")
-        )
-        rule, way_out = _rule_and_way_out(finding, known)
-        value = NO_VALUE if finding["type"] == "missing" else finding["input"]
+        field = ".".join(str(part) for part in found["loc"] if not str(part).startswith("function"))
+        rule, way_out = _rule_and_way_out(found, known)
+        value = NO_VALUE if found["type"] == "missing" else found["input"]
         findings.append(Finding(field, rule, value, way_out))
-    raise ConfigError(*findings)
+    return findings
