@@ -44,7 +44,7 @@ def _whole(value: Any) -> int:
 
 def _real(value: Any) -> float:
     """Accept finite real numbers of any kind (NumPy's too), never bool, never text."""
-    if isinstance(value, bool | np.bool_ | str | bytes):
+    if isinstance(value, bool | np.bool_ | str | bytes | np.complexfloating):
         _refuse("must be a number", "Give a number.")
     try:
         number = float(value)

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from ...kernels.errors import ConfigError, Finding, nearest
-from ..checks import RealNumber, WholeNumber, checked, raise_config_error
+from ..checks import RealNumber, WholeNumber, checked, findings_of
 from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
 from ..laws.lengths import LengthLaw, SecondsLaw
 
@@ -127,11 +127,8 @@ def checked_value(field: str, value: Any, where: str) -> Any:
     try:
         return _ADAPTERS[field].validate_python(read_none(field, value))
     except ValidationError as error:
-        try:
-            raise_config_error(error, PipelineConfig.model_fields)
-        except ConfigError as worded:
-            findings = [finding._replace(field=where) for finding in worded.findings]
-            raise ConfigError(*findings) from None
+        found = findings_of(error, PipelineConfig.model_fields)
+        raise ConfigError(*(finding._replace(field=where) for finding in found)) from None
 
 
 def _checked_law(field: str, value: Any, where: str) -> Any:
