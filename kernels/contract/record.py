@@ -13,8 +13,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from ..errors import nearest
-from .findings import ContractFinding, Plainly, make_finding
+from ..errors import Words, nearest
+from .findings import ContractFinding, make_finding
 from .schemas import OPTIONAL, REQUIRED, RecordSchema, better_schema
 
 _WHOLE = (int, np.integer)
@@ -144,7 +144,7 @@ class RecordCheck:
             return True
         if name in self.schema.required:
             way_out = self._where_it_may_be(name) or "Record it where the rollout is made."
-            self.add("missing_field", name, "is required", Plainly("nothing"), way_out)
+            self.add("missing_field", name, "is required", Words("nothing"), way_out)
         return False
 
     def _where_it_may_be(self, name: str) -> str:

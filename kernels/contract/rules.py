@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import nearest
-from .findings import Plainly, make_finding, shown
+from ..errors import Words, nearest
+from .findings import make_finding, shown
 from .record import (
     ContractLimits,
     RecordCheck,
@@ -94,7 +94,7 @@ def check_decoding(check: RecordCheck) -> None:
     if not hot:
         rule = "must be a finite number above 0"
         way_out = "At 0 decoding is greedy and the log-probabilities are not those of the sampler."
-        got = temperature if "temperature" in decoding else Plainly("nothing")
+        got = temperature if "temperature" in decoding else Words("nothing")
         check.add("temperature", "decoding", rule, got, way_out, inner=".temperature")
     for name, rule, good in _DECODING_RULES:
         value = decoding.get(name)
@@ -212,7 +212,7 @@ def check_text(check: RecordCheck, response: list[Any] | None) -> None:
         )
         rule = f"should encode to the sampled ids, which differ from token {at} on"
         way_out = "Train on the sampled ids; never on the text encoded again."
-        got = Plainly(f"{len(again)} ids for {len(response)}")
+        got = Words(f"{len(again)} ids for {len(response)}")
         check.add("retokenization_drift", "response_text", rule, got, way_out)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import config_options
+from .failures import Stopped
+from .shared import this_command
 
 EPILOG = """
 Fields of the pipeline given as flags change the workload of all systems. Left out, it is a batch of
@@ -68,7 +69,7 @@ def command(
     from ..presets.systems import read_system
     from ..runs.many import Cancelled
     from .config_flags import changes_from_flags
-    from .shared import INTERRUPTED_NOTE, executor_of, this_command
+    from .shared import INTERRUPTED_NOTE, executor_of
     from .signals import stop_at_safe_point
 
     if page is not None:
@@ -91,13 +92,9 @@ def command(
                     progress=progress,
                 )
         except Cancelled:
-            kept = (
-                f"{INTERRUPTED_NOTE}\n  {this_command()}"
-                if store
-                else "stopped; nothing is kept of a comparison"
-            )
-            click.echo(kept, err=True)
-            return stop.exit_code
+            go_on = f"{INTERRUPTED_NOTE}\n  {this_command()}"
+            note = go_on if store else "stopped; nothing is kept of a comparison"
+            raise Stopped(note, stop.exit_code) from None
     rows = comparison_rows(ds, against=against)
     if page is not None:
         from ..pages.comparison import write_comparison_page
@@ -118,16 +115,6 @@ def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -
         "against": rows[0]["against"],
         "seeds": rows[0]["seeds"],
         "drift_per_version": drift,
-        "systems": [
-            {**_finite(row), "config": system.config.to_dict()} for row, system in zip(rows, compared)
-        ],
+        "systems": [{**row, "config": system.config.to_dict()} for row, system in zip(rows, compared)],
     }
-    click.echo(json.dumps(facts, indent=1, default=str))
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in row.items()
-    }
+    click.echo(json_text(facts, indent=1))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..charts.style import plain_value
 from ..compare.rows import SLOT_SHARES, TRAINER_SHARES
 from ..compare.text import difference_text, knobs_text, mean_text, notes, number
@@ -106,7 +106,7 @@ def checked_page(path: str | Path) -> Path:
 
     target = Path(path)
     if target.suffix != ".html":
-        raise ConfigError(message("--report", "must end in .html", str(target), "Name it comparison.html."))
+        raise ConfigError("--report", "must end in .html", str(target), "Name it comparison.html.")
     return checked_folder(target, "--report")
 
 

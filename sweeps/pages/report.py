@@ -7,7 +7,6 @@ of a million runs gives a page of about a megabyte.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..charts.panels import HEATMAP_METRICS
 from ..charts.style import BLUE
+from ..json_text import json_text
 from ..results.frontier import THROUGHPUT
 from .html import Tables, paragraph, section, text
 from .page import framed
@@ -93,7 +93,7 @@ def write_report(
 
     target = Path(path)
     if target.suffix != ".html":
-        raise ConfigError(message("output", "must end in .html", str(target), "Name it report.html."))
+        raise ConfigError("output", "must end in .html", str(target), "Name it report.html.")
     checked_folder(target, "output")
     content = gather(
         ds,
@@ -296,6 +296,6 @@ def _heatmaps(chart: ReportChart) -> str:
 
 def report_facts(report: Report) -> str:
     """Give what was written as one line of JSON."""
-    return json.dumps(
+    return json_text(
         {"page": str(report.page), "bytes": report.bytes, "images": [str(path) for path in report.images]}
     )
