@@ -16,10 +16,8 @@ from .config_flags import (
     preset_from_flags,
 )
 from .failures import Stopped
-from .shared import print_result, this_command
+from .shared import INTERRUPTED_NOTE, executor_of, print_result, this_command
 from .spec_arguments import spec_from_arguments
-
-INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
 
 
 @click.command(
@@ -86,7 +84,7 @@ def command(spec: str | None, **options: Any) -> int:
 
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
-        from ..execute.dry_run import dry_run_report
+        from ..sweep.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
         click.echo(json_text(report.facts) if options["as_json"] else report.text)
@@ -104,7 +102,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     with stop_at_safe_point() as stop:
         try:
             progress.note(f"store: {folder}")
-            with _executor(options) as executor:
+            with executor_of(options["executor"], options["dask"], options["threads"]) as executor:
                 dataset = run_into_store(
                     sweep,
                     folder,
@@ -126,13 +124,3 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     code = print_result(dataset, folder, as_json=options["as_json"])
     progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
     return code
-
-
-def _executor(options: dict[str, Any]) -> Any:
-    import contextlib
-
-    if options["dask"] is None:
-        return contextlib.nullcontext(options["executor"])
-    from ..execute.dask import connect
-
-    return connect(options["dask"], options["threads"])

@@ -1,7 +1,8 @@
-"""What several commands share, so that none imports another: a run's settings, a stored result's table."""
+"""What several commands share, so that none imports another: settings, executor, a stored result's table."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -11,6 +12,19 @@ import click
 
 from ..json_text import json_text
 from .config_flags import changes_from_flags, preset_from_flags
+
+INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
+
+
+def executor_of(
+    executor: str, dask: str | None, threads: int | None
+) -> contextlib.AbstractContextManager[Any]:
+    """Give the executor that the flags name; a Dask cluster is connected, or started, for the while."""
+    if dask is None:
+        return contextlib.nullcontext(executor)
+    from ..execute.dask import connect
+
+    return connect(dask, threads)
 
 
 def this_command() -> str:
@@ -80,7 +94,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
 
 def remarks(dataset: Any) -> list[str]:
     """Say what a table of means does not show: settings that came to nothing, a missing baseline."""
-    from ..spec.spec import spec_of
+    from ..spec.carried import spec_of
 
     done = dataset["status"] == 1
     ran = done.any("seed")

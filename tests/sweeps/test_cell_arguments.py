@@ -9,7 +9,7 @@ from oracle.small_sweeps import small_base
 
 from lagsweep import LengthLaw, open_sweep
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, main, sub_command
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store.writing import run_into_store
 
 FLAGS = {"trace": "--cell", "verify": "--cell", "report": "--reference"}

@@ -20,9 +20,9 @@ from lagsweep.sweeps.presets.registry import preset_config
 from lagsweep.sweeps.spec.axes import checked_axis, expand
 from lagsweep.sweeps.spec.cells import find_cell
 from lagsweep.sweeps.spec.design import sampled_group
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.spec.reading import spec_from_sections
 from lagsweep.sweeps.spec.seeds import read_seeds
-from lagsweep.sweeps.spec.spec import make_spec
 
 NO_NUMBERS = [
     True, np.True_, np.bool_(False), "3", b"3", "", 1j, np.complex128(3), ...,
