@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arguments import is_number, is_whole
 from ..errors import Words
 from .findings import ContractFinding, make_finding, shown
-from .record import RecordCheck, is_finite, is_number, is_whole
+from .record import RecordCheck, is_finite
 
 _MOST_KINDS = 1000
 

@@ -8,19 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .._arguments import is_number, is_whole
 from ..errors import Words, nearest
 from .findings import make_finding, shown
-from .record import (
-    ContractLimits,
-    RecordCheck,
-    all_whole,
-    check_lag,
-    flat_list,
-    is_blank,
-    is_finite,
-    is_number,
-    is_whole,
-)
+from .record import ContractLimits, RecordCheck, all_whole, check_lag, flat_list, is_blank, is_finite
 from .schemas import RecordSchema
 from .token_rules import (
     check_lengths,

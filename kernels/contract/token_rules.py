@@ -9,17 +9,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from .._arguments import is_number, is_whole
 from ..errors import Words
 from .findings import shown
-from .record import (
-    RecordCheck,
-    all_whole,
-    check_lag,
-    flat_list,
-    is_finite,
-    is_number,
-    is_whole,
-)
+from .record import RecordCheck, all_whole, check_lag, flat_list, is_finite
 
 # float32 log-softmax may round a probability of 1 to slightly above 0.
 _ROUNDING = 1e-6

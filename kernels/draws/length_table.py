@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arguments import is_whole
 from ..errors import ConfigError
 
 # Eight cells for each entry leave one cell in eight to search, so the branch is predicted well: measured
@@ -183,7 +182,7 @@ def check_table(minimum: int, cdf: Any) -> np.ndarray:
     >>> check_table(5, [0.5, 1.0]).tolist()
     [0.5, 1.0]
     """
-    if not is_whole(minimum) or minimum < 1:
+    if isinstance(minimum, bool | np.bool_) or not isinstance(minimum, int | np.integer) or minimum < 1:
         raise ConfigError(
             "minimum", "must be a whole number of at least 1", minimum, "A response has a token."
         )

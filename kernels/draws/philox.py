@@ -23,7 +23,6 @@ from numba import types
 from numba.core import config as numba_config
 from numba.extending import intrinsic
 
-from .._arguments import is_whole
 from .._jit import jit
 from ..errors import ConfigError
 
@@ -212,7 +211,7 @@ def _normals_kernel(words, values):
 
 def _whole(field: str, value: Any, low: int, high: int) -> int:
     """Check a whole number within [low, high] and give it as int."""
-    if not is_whole(value):
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise ConfigError(field, "must be a whole number", value, "Give an integer.")
     if not low <= value <= high:
         raise ConfigError(

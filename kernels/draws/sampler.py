@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from .._arguments import is_whole
 from .._jit import jit
 from ..errors import ConfigError
 from .length_table import (
@@ -183,7 +182,7 @@ def sample_rows(uniforms: Any, rows: int) -> np.ndarray:
     >>> sample_rows([0.0, 0.5, 0.99], 4).tolist()
     [0, 2, 3]
     """
-    if not is_whole(rows) or not 1 <= rows < 2**53:
+    if isinstance(rows, bool | np.bool_) or not isinstance(rows, int | np.integer) or not 1 <= rows < 2**53:
         raise ConfigError("rows", "must be a whole number of at least 1", rows, "Give rows to pick.")
     array = _checked_uniforms(uniforms)
     picked = np.empty(np.shape(uniforms), dtype=np.int64)

@@ -10,7 +10,7 @@ import click
 from ..json_text import json_text
 from .config_flags import config_options
 from .failures import Stopped
-from .shared import this_command
+from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
 Fields of the pipeline given as flags change the workload of all systems. Left out, it is a batch of
@@ -69,7 +69,6 @@ def command(
     from ..presets.systems import read_system
     from ..runs.many import Cancelled
     from .config_flags import changes_from_flags
-    from .shared import INTERRUPTED_NOTE, executor_of
     from .signals import stop_at_safe_point
 
     if page is not None:
@@ -92,9 +91,12 @@ def command(
                     progress=progress,
                 )
         except Cancelled:
-            go_on = f"{INTERRUPTED_NOTE}\n  {this_command()}"
-            note = go_on if store else "stopped; nothing is kept of a comparison"
-            raise Stopped(note, stop.exit_code) from None
+            kept = (
+                f"{INTERRUPTED_NOTE}\n  {this_command()}"
+                if store
+                else "stopped; nothing is kept of a comparison"
+            )
+            raise Stopped(kept, stop.exit_code) from None
     rows = comparison_rows(ds, against=against)
     if page is not None:
         from ..pages.comparison import write_comparison_page

@@ -1,4 +1,4 @@
-"""What several commands share, so that none imports another: a run's settings, a stored result's table."""
+"""What several commands share, so that none imports another: settings, executor, a stored result's table."""
 
 from __future__ import annotations
 
