@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ._exact import Exact, amount, check_shapes
 
 
@@ -46,7 +46,7 @@ def _components(phase: Any, parts: Any) -> dict[Any, Exact]:
         parts = list(parts)
     if not isinstance(parts, list | tuple):
         way_out = "Give {phase: {name: bytes}} or {phase: [bytes, ...]}."
-        raise ConfigError(message(field, "must list its components", parts, way_out))
+        raise ConfigError(field, "must list its components", parts, way_out)
     return {place: amount(f"{field}[{place}]", value) for place, value in enumerate(parts)}
 
 
@@ -115,7 +115,7 @@ def peak_memory(phases: Mapping[str, Any], device_bytes: Any = None) -> PeakMemo
     """
     if not isinstance(phases, Mapping) or not phases:
         rule = "must name at least one phase" if isinstance(phases, Mapping) else "must map names to sizes"
-        raise ConfigError(message("phases", rule, phases, "Give {'rollout': [...], 'training': [...]}."))
+        raise ConfigError("phases", rule, phases, "Give {'rollout': [...], 'training': [...]}.")
     read = {phase: _components(phase, parts) for phase, parts in phases.items()}
     device = None if device_bytes is None else amount("device_bytes", device_bytes)
     flat = {f"{phase}[{name}]": value for phase, parts in read.items() for name, value in parts.items()}

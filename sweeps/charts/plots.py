@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..results.frontier import ESS, THROUGHPUT
 
 if TYPE_CHECKING:
@@ -173,7 +173,8 @@ def plot_lag(
     >>> len(plot_lag(ds, [{"max_lag": 0}, {"max_lag": 2}]).to_dict()["layer"])
     3
     """
-    from ..results.frontier import find_cell, frontier
+    from ..results.cells import find_cell
+    from ..results.frontier import frontier
     from ..results.frontier_table import worth_a_look
     from .lag import MOST_CELLS, lag_chart
 
@@ -182,10 +183,10 @@ def plot_lag(
         cells = list(dict.fromkeys(row["cell"] for _, row in found))
     if not cells:
         way_out = "Name cells, or sweep settings under which something is trained."
-        raise ConfigError(message("cells", "must have trained rollouts, and none has", None, way_out))
+        raise ConfigError("cells", "must have trained rollouts, and none has", None, way_out)
     if len(cells) > MOST_CELLS:
         raise ConfigError(
-            message("cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts.")
+            "cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts."
         )
     return lag_chart(
         lag_rows_of(ds, [find_cell(ds, cell) for cell in cells], confidence), confidence=confidence
@@ -199,7 +200,7 @@ def lag_rows_of(
     import numpy as np
     import xarray
 
-    from ..results.frontier import cell_coordinates
+    from ..results.cells import cell_coordinates
     from ..results.words import short_label
     from .lag import lag_rows
 

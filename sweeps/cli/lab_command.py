@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from ..json_text import json_text
 
 if TYPE_CHECKING:
     from ..lab.model import Section
@@ -49,7 +50,7 @@ def command(profile: str, output: Path | None, as_json: bool) -> None:
             _print_section(section)
     page = write_lab(folder, profile, sections)
     if as_json:
-        click.echo(json.dumps(_document(profile, folder, sections), indent=1, allow_nan=False))
+        click.echo(json_text(_document(profile, folder, sections), indent=1))
     else:
         click.echo(f"\nPage, plots and tables: {page}")
     click.echo(f"{len(sections)} sections in {time.perf_counter() - started:.1f} s", err=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from ..json_text import json_text
+
 
 @click.command("presets", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", required=False)
@@ -17,10 +19,10 @@ def command(name: str | None, as_json: bool) -> int:
 
     if name is None:
         rows = [summary(preset) for preset in all_presets().values()]
-        click.echo(json.dumps(rows, indent=1) if as_json else _list(rows))
+        click.echo(json_text(rows, indent=1) if as_json else _list(rows))
         return 0
     preset = find_preset(name)
-    click.echo(json.dumps(details(preset), indent=1) if as_json else _explained(preset))
+    click.echo(json_text(details(preset), indent=1) if as_json else _explained(preset))
     return 0
 
 

@@ -7,6 +7,7 @@ the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -19,9 +20,10 @@ from pydantic import (
     ValidationError,
 )
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
+from ..checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
 from ..laws.lengths import LengthLaw, SecondsLaw
-from .checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
+from .rules import contradictions
 
 # The three axes of a sweep that carry names of their own.
 AXIS_FIELDS = {
@@ -36,9 +38,7 @@ def _as_length_law(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return LengthLaw.from_dict(value)
-    raise ConfigError(
-        message("response_length", "must be a length law", value, "Build one, as LengthLaw.fixed(300).")
-    )
+    raise ConfigError("response_length", "must be a length law", value, "Build one, as LengthLaw.fixed(300).")
 
 
 def _as_seconds_law(value: Any) -> Any:
@@ -47,9 +47,7 @@ def _as_seconds_law(value: Any) -> Any:
     if isinstance(value, dict):
         return SecondsLaw.from_dict(value)
     raise ConfigError(
-        message(
-            "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
-        )
+        "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
     )
 
 
@@ -88,7 +86,7 @@ def _as_limits(value: Any) -> Any:
     if isinstance(value, Limit | dict):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise ConfigError(message("limits", "must be a list of limits", value, "Give a list of Limit(...)."))
+        raise ConfigError("limits", "must be a list of limits", value, "Give a list of Limit(...).")
     return tuple(_as_limit(item) for item in value)
 
 
@@ -100,7 +98,7 @@ def _as_limit(item: Any) -> Limit:
     if isinstance(item, list | tuple) and 1 <= len(item) <= 3:
         return Limit(*item)
     way_out = "Write Limit(count, done, groups), or a table with these keys."
-    raise ConfigError(message("limits", "must hold limits", item, way_out))
+    raise ConfigError("limits", "must hold limits", item, way_out)
 
 
 Positive = Annotated[RealNumber, Field(gt=0)]
@@ -214,14 +212,19 @@ class PipelineConfig(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise_config_error(error, type(self).model_fields)
-        from .rules import contradictions
-
         found = contradictions(self)
         if found:
-            raise ConfigError("\n".join(found))
+            raise ConfigError(*found)
 
     # The preset that the rules come from, and the fields and knobs given with it.
     _preset: tuple[str, dict[str, Any]] | None = PrivateAttr(default=None)
+    _rebuild: Callable[..., PipelineConfig] | None = PrivateAttr(default=None)
+
+    def remember_preset(
+        self, name: str, fields: Mapping[str, Any], rebuild: Callable[..., PipelineConfig]
+    ) -> None:
+        """Keep the preset that the rules came from, and the function that makes them again."""
+        self._preset, self._rebuild = (name, dict(fields)), rebuild
 
     @property
     def preset(self) -> tuple[str, dict[str, Any]] | None:
@@ -242,11 +245,9 @@ class PipelineConfig(BaseModel):
         ConfigError
             As for a new configuration.
         """
-        if self._preset is not None:
-            from ..presets.registry import preset_config
-
+        if self._preset is not None and self._rebuild is not None:
             name, fields = self._preset
-            return preset_config(name, **{**fields, **changes})
+            return self._rebuild(name, **{**fields, **changes})
         if changes.get("batch_groups") is not None and "batch_tokens" not in self.model_fields_set:
             changes.setdefault("batch_tokens", None)
         return type(self)(**({name: getattr(self, name) for name in self.model_fields_set} | changes))
@@ -280,7 +281,7 @@ class PipelineConfig(BaseModel):
             As for a new configuration.
         """
         if not isinstance(plain, dict) or not all(isinstance(name, str) for name in plain):
-            raise ConfigError(message("config", "must map field names to values", plain, "Give a dict."))
+            raise ConfigError("config", "must map field names to values", plain, "Give a dict.")
         return cls(**plain)
 
     @property

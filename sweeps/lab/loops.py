@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..config.config import PipelineConfig
-from ..results.frontier import ESS, THROUGHPUT, Frontier, frontier, mean_interval
+from ..results.cells import mean_interval
+from ..results.frontier import ESS, THROUGHPUT, Frontier, frontier
 from ..runs.many import BatchResult, simulate_batch
 from ..runs.simulate import PipelineResult, simulate_pipeline
-from ..spec.spec import make_spec
+from ..spec.make import make_spec
+from ..sweep.run import run_spec
 from . import charts
 from .model import Column, Profile, Section, Table
 
@@ -233,5 +235,6 @@ def _sweep(profile: Profile, loops: Loops) -> Frontier:
     axes = {"max_lag": SWEPT_LAGS, "sync_cadence": SWEPT_CADENCES, "queue_cap": SWEPT_CAPS}
     base = loops.configs[EACH].replace(duration_seconds=profile.sweep_duration_seconds)
     seeds = range(profile.first_seed, profile.first_seed + profile.sweep_seeds)
-    found = frontier(make_spec(base, axes, seeds, constraints=["sync_cadence <= max_lag + 1"]).run())
+    spec = make_spec(base, axes, seeds, constraints=["sync_cadence <= max_lag + 1"])
+    found = frontier(run_spec(spec))
     return replace(found, frame=found.frame.filter(found.frame["runs"] > 0))

@@ -69,7 +69,7 @@ def write_comparison_page(
     target = checked_page(path, *NAME)
     labels = {place: row["label"] for place, row in enumerate(rows)}
     heading = f"{len(rows)} systems on the same rollouts"
-    said = notes(rows, workload, ds.attrs["drift_per_version"], confidence)
+    said = notes(rows, workload, systems[0].config.drift_per_version, confidence)
     page = linked_page(
         "comparison.html",
         f"{heading} · lagsweep",

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..charts.images import specification
 from ..charts.style import BLUE, BY_VARIABLES, plain_value
 
@@ -200,7 +200,7 @@ def checked_page(path: str | Path, option: str, example: str) -> Path:
 
     target = Path(path)
     if target.suffix != ".html":
-        raise ConfigError(message(option, "must end in .html", str(target), f"Name it {example}."))
+        raise ConfigError(option, "must end in .html", str(target), f"Name it {example}.")
     return checked_folder(target, option)
 
 

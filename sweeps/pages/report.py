@@ -5,12 +5,12 @@ Data are aggregated first, so a sweep of a million runs gives a page of about a 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..json_text import json_text
 from ..results.frontier import THROUGHPUT
 
 if TYPE_CHECKING:
@@ -143,6 +143,6 @@ def _scale_end(metric: str, value: float) -> str:
 
 def report_facts(report: Report) -> str:
     """Give what was written as one line of JSON."""
-    return json.dumps(
+    return json_text(
         {"page": str(report.page), "bytes": report.bytes, "images": [str(path) for path in report.images]}
     )

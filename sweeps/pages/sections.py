@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..recommend.text import bound_sentence, question
+from ..results.cells import cell_coordinates
 from ..results.commands import Commands
-from ..results.frontier import ESS, THROUGHPUT, cell_coordinates
+from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import digits_for, fixed, missing, number, percent_interval, with_half_width
 from ..results.words import axis_words, describe_settings, short_label
 from .content import EFFECTIVE, Content
@@ -292,7 +293,7 @@ def _runs(store: str | None) -> list[str]:
 
 def _commands(content: Content) -> dict[str, Any]:
     """Give the exact commands that make all of this again, go on with it, and look into one run."""
-    from ..spec.reading import spec_to_toml
+    from ..spec.writing import spec_to_toml
 
     spec = content.spec
     lines = Commands(spec, content.whole, content.store)

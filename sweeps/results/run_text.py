@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
+from ..json_text import plain_data
 from .numbers import missing
 from .text import aligned, bar, wrapped
 
@@ -140,7 +141,7 @@ def run_facts(result: PipelineResult) -> dict[str, Any]:
     counts = result.lag_counts.tolist()
     return {
         "config": result.config.to_dict(full=True),
-        "metrics": {name: _plain(value) for name, value in result.metrics.items()},
+        "metrics": plain_data(result.metrics),
         "lag_counts": counts,
         **_details(result),
     }
@@ -156,7 +157,3 @@ def _details(result: PipelineResult) -> dict[str, Any]:
                 cause: count / 1e6 for cause, count in ticks.items()
             }
     return found
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

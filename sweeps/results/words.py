@@ -31,6 +31,7 @@ AXES = {
 # Fields in few letters, for labels; where the value says enough, none.
 _SHORT_FIELDS = {
     "response_length": "",
+    "system": "",
     "admission": "",
     "rollout_workers": "slots",
     "batch_tokens": "batch",

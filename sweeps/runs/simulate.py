@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ...kernels.pipeline import lean_layout as layout
 from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS
 from ..config.config import PipelineConfig
@@ -121,7 +121,7 @@ class PipelineResult:
 
         columns = self._columns.get(table)
         if columns is None:
-            raise ConfigError(message(table, "was not recorded", None, f"Run again with {table}=True."))
+            raise ConfigError(table, "was not recorded", None, f"Run again with {table}=True.")
         return polars.DataFrame(
             {name: polars.Series(name, values.tolist()) for name, values in columns.items()}
         )
@@ -171,7 +171,7 @@ def simulate_pipeline(config: PipelineConfig, *, rollouts: bool = False) -> Pipe
     """
     if not isinstance(config, PipelineConfig):
         way_out = "Build one, as PipelineConfig(max_policy_lag=4)."
-        raise ConfigError(message("config", "must be a PipelineConfig", config, way_out))
+        raise ConfigError("config", "must be a PipelineConfig", config, way_out)
     if not config.is_level_1:
         from .general import engine_simulate
 
@@ -193,7 +193,7 @@ def start_run(config: PipelineConfig, *, rollouts: bool = False) -> SingleRun:
 
     if not config.is_level_1:
         raise ConfigError(
-            message("config", "must be a level 1 configuration", config.to_dict(), "Use simulate_pipeline.")
+            "config", "must be a level 1 configuration", config.to_dict(), "Use simulate_pipeline."
         )
     return SingleRun(config, rollouts=rollouts)
 

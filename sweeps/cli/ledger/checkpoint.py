@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
+
+from ...json_text import json_text
 
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 _NAMES = {
@@ -60,7 +61,7 @@ def command(
             }
         )
     if as_json:
-        click.echo(json.dumps({**costs, "rules": rows}, indent=1))
+        click.echo(json_text({**costs, "rules": rows}, indent=1))
     else:
         _print(costs, rows)
 
