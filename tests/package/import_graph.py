@@ -144,7 +144,7 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
 
 
 def floors(arrows: dict[str, set[str]]) -> dict[str, int]:
-    """Return the floor of each: one above the highest that it imports; what lies on a circle has one floor."""
+    """Return the floor of each: one above the highest that it imports; a circle has one floor."""
     together = {name: tuple(circle) for circle in circles(arrows) for name in circle}
 
     @cache
@@ -172,9 +172,8 @@ def main(root: Path) -> None:
     for name, arrows in (("modules", imports), ("rooms", rooms)):
         found = circles(arrows)
         height = max(floors(arrows).values()) + 1
-        print(
-            f"{name}: {len(arrows)}, arrows {sum(map(len, arrows.values()))}, floors {height}, circles {len(found)}"
-        )
+        count = sum(map(len, arrows.values()))
+        print(f"{name}: {len(arrows)}, arrows {count}, floors {height}, circles {len(found)}")
         for circle in found:
             print(f"  circle: {', '.join(circle)}")
     known = all(room in FLOOR_OF for room in rooms)
