@@ -7,8 +7,9 @@ infinity are refused, with the argument's own name in the message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Protocol, SupportsFloat, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,21 @@ from .errors import ConfigError, message
 
 Floats = float | NDArray[np.float64]
 Integers = int | NDArray[np.int64]
+
+
+class HasArray(Protocol):
+    """Anything that NumPy can make an array of: its own arrays, and those of xarray, polars and others."""
+
+    def __array__(self) -> NDArray[Any]:
+        """Return the values."""
+        ...
+
+
+_Row: TypeAlias = Sequence[SupportsFloat]
+# What a user may give where numbers or arrays of them are read exactly; text and None are not among them.
+Numbers: TypeAlias = (
+    SupportsFloat | SupportsIndex | HasArray | _Row | Sequence[_Row] | Sequence[Sequence[_Row]]
+)
 
 
 def _raw_array(name: str, value: Any) -> NDArray[Any]:

@@ -116,7 +116,7 @@ def raise_config_error(error: ValidationError, known: Iterable[str], prefix: str
         field = prefix + ".".join(
             str(part) for part in finding["loc"] if not str(part).startswith("function")
         )
-        rule, way_out = _rule_and_way_out(finding, known)
+        rule, way_out = _rule_and_way_out({**finding}, known)
         value = {} if finding["type"] == "missing" else finding["input"]
         lines.append(message(field, rule, value, way_out) if value != {} else f"{field}: {rule}. {way_out}")
     raise ConfigError("\n".join(dict.fromkeys(lines)))

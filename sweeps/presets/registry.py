@@ -16,12 +16,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from ...kernels.errors import ConfigError, message, nearest
 from ..config.config import PipelineConfig
+
+if TYPE_CHECKING:
+    from ..config.settings import PresetSettings
 
 DEFAULT_GROUPS = 16
 DEFAULT_GROUP_SIZE = 8
@@ -340,7 +343,7 @@ def _real(name: str, value: Any) -> float:
     return float(value)
 
 
-def preset_config(name: str, **fields: Any) -> PipelineConfig:
+def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig:
     """Build the configuration of a preset beside a workload.
 
     Parameters

@@ -7,6 +7,7 @@ for the rules of the batch.
 
 from __future__ import annotations
 
+import os
 import time
 from array import array
 from collections.abc import Callable, Iterable
@@ -265,7 +266,7 @@ def validate_lines(
 
 
 def validate_records(
-    source: str | Path | BinaryIO,
+    source: str | os.PathLike[str] | BinaryIO,
     *,
     contract: RolloutContract | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
@@ -294,7 +295,7 @@ def validate_records(
     ConfigError
         If the file is missing, or neither JSONL nor parquet; never because of a record.
     """
-    if hasattr(source, "readline"):
+    if not isinstance(source, str | os.PathLike):
         lines = read_jsonl(source, max_line_bytes=max_line_bytes)
         name = str(getattr(source, "name", "<stream>"))
         return validate_lines(lines, file=name, contract=contract, **options)

@@ -130,8 +130,12 @@ class SweepSpec:
             If the cell's settings contradict each other.
         """
         settings = self.design.settings(cell)
-        changes = {name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()}
-        return self.base.replace(**changes, **({} if seed is None else {"seed": seed}))
+        changes: dict[str, Any] = {
+            name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()
+        }
+        if seed is not None:
+            changes["seed"] = seed
+        return self.base.replace(**changes)
 
     def replace(self, **changes: Any) -> SweepSpec:
         """Give a copy with some parts changed."""
