@@ -26,7 +26,7 @@ def lag_rows(counts: np.ndarray, cell: int, label: str, confidence: float = 0.95
     label : str
     confidence : float
     """
-    from ..results.frontier import mean_interval
+    from ..results.cells import mean_interval
     from .style import plain_value
 
     totals = counts.sum(axis=-1)

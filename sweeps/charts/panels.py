@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, message, nearest
-from ..results.frontier import ESS, THROUGHPUT, axis_names, cell_coordinates, cell_values, mean_interval
+from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ..results.frontier import ESS, THROUGHPUT
 from ..results.text import describe_settings, number
 
 if TYPE_CHECKING:

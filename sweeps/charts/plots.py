@@ -166,7 +166,8 @@ def plot_lag(
     >>> len(plot_lag(ds, [{"max_lag": 0}, {"max_lag": 2}]).to_dict()["layer"])
     3
     """
-    from ..results.frontier import find_cell, frontier
+    from ..results.cells import find_cell
+    from ..results.frontier import frontier
     from ..results.frontier_table import worth_a_look
     from .lag import MOST_CELLS, lag_chart
 
@@ -192,7 +193,7 @@ def lag_rows_of(
     import numpy as np
     import xarray
 
-    from ..results.frontier import cell_coordinates
+    from ..results.cells import cell_coordinates
     from .lag import lag_rows
     from .style import short_label
 

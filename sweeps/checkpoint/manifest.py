@@ -18,12 +18,12 @@ import operator
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ... import __version__
 from ...kernels.errors import CheckpointError, ConfigError, message, nearest
 from .codec import decode
 
@@ -102,7 +102,7 @@ def default_components() -> dict[str, str]:
         ``lagsweep``, ``numpy`` and ``python`` (major.minor: patch releases keep ``random`` as it is).
     """
     return {
-        "lagsweep": __version__,
+        "lagsweep": version("lagsweep"),
         "numpy": np.__version__,
         "python": ".".join(platform.python_version_tuple()[:2]),
     }

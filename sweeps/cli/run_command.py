@@ -85,7 +85,7 @@ def command(spec: str | None, **options: Any) -> int:
 
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
-        from ..execute.dry_run import dry_run_report
+        from ..sweep.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
         click.echo(json.dumps(report.facts) if options["as_json"] else report.text)

@@ -64,7 +64,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
 
 def remarks(dataset: Any) -> list[str]:
     """Say what a table of means does not show: settings that came to nothing, a missing baseline."""
-    from ..spec.spec import spec_of
+    from ..spec.carried import spec_of
 
     done = dataset["status"] == 1
     ran = done.any("seed")

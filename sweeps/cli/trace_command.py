@@ -108,7 +108,7 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
     from ...kernels.errors import ConfigError, message
-    from ..spec.spec import config_at
+    from ..spec.carried import config_at
     from ..store.replay import replay
     from ..store.store import open_sweep
     from ..trace.trace import check_size_before

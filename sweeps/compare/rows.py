@@ -124,7 +124,7 @@ def comparison_rows(
     ConfigError
         For a label that was not compared.
     """
-    from ..results.frontier import mean_interval
+    from ..results.cells import mean_interval
 
     labels = [str(label) for label in ds["system"].values]
     against = labels[0] if against is None else against

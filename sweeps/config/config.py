@@ -7,6 +7,7 @@ the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
 
 from pydantic import (
@@ -23,6 +24,7 @@ from ...kernels.errors import ConfigError, message
 from ..laws.lengths import LengthLaw, SecondsLaw
 from .checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
 from .help_text import level_of, show_fields
+from .rules import contradictions
 
 if TYPE_CHECKING:
     from .settings import PresetSettings, Settings, Whole
@@ -226,14 +228,19 @@ class PipelineConfig(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise_config_error(error, type(self).model_fields)
-        from .rules import contradictions
-
         found = contradictions(self)
         if found:
             raise ConfigError("\n".join(found))
 
     # The preset that the rules come from, and the fields and knobs given with it.
     _preset: tuple[str, dict[str, Any]] | None = PrivateAttr(default=None)
+    _rebuild: Callable[..., PipelineConfig] | None = PrivateAttr(default=None)
+
+    def remember_preset(
+        self, name: str, fields: Mapping[str, Any], rebuild: Callable[..., PipelineConfig]
+    ) -> None:
+        """Keep the preset that the rules came from, and the function that makes them again."""
+        self._preset, self._rebuild = (name, dict(fields)), rebuild
 
     @property
     def preset(self) -> tuple[str, dict[str, Any]] | None:
@@ -254,11 +261,9 @@ class PipelineConfig(BaseModel):
         ConfigError
             As for a new configuration.
         """
-        if self._preset is not None:
-            from ..presets.registry import preset_config
-
+        if self._preset is not None and self._rebuild is not None:
             name, fields = self._preset
-            return preset_config(name, **{**fields, **changes})
+            return self._rebuild(name, **{**fields, **changes})
         if changes.get("batch_groups") is not None and "batch_tokens" not in self.model_fields_set:
             changes.setdefault("batch_tokens", None)
         kept: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}

@@ -267,9 +267,7 @@ def _sequential(config: PipelineConfig) -> list[str]:
     """`sequential` is a baseline: the engine's options of level 2 fit it, rules about overlap do not."""
     if config.mode != "sequential":
         return []
-    from .config import PipelineConfig
-
-    fields = PipelineConfig.model_fields
+    fields = type(config).model_fields
     return [
         message(
             name,

@@ -10,7 +10,6 @@ import platform
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from ... import __version__
 from ...kernels.errors import ConfigError, message, nearest
 from .model import PROFILES, Column, Profile, Section, Table
 
@@ -93,7 +92,7 @@ def profile_section(profile: Profile) -> Section:
             "setting": "seeds",
             "value": f"{profile.first_seed} to {profile.first_seed + profile.seeds - 1}",
         },
-        {"setting": "lagsweep", "value": __version__},
+        {"setting": "lagsweep", "value": version("lagsweep")},
         {"setting": "Python", "value": platform.python_version()},
         *({"setting": name, "value": version(name.lower())} for name in ("NumPy", "Numba", "SciPy")),
     ]

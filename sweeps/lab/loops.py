@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..config.config import PipelineConfig
-from ..results.frontier import mean_interval
+from ..results.cells import mean_interval
 from ..runs.many import BatchResult, simulate_batch
 from ..runs.simulate import PipelineResult, simulate_pipeline
 from . import charts

@@ -13,17 +13,8 @@ import numpy as np
 
 from ..charts.style import short_label
 from ..recommend.recommend import Recommendation, recommend
-from ..results.frontier import (
-    ESS,
-    THROUGHPUT,
-    Frontier,
-    baseline_values,
-    cell_coordinates,
-    cell_values,
-    find_cell,
-    frontier,
-    mean_interval,
-)
+from ..results.cells import cell_coordinates, cell_values, find_cell, mean_interval
+from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
 from ..results.frontier_table import distinct, worth_a_look
 
 if TYPE_CHECKING:
@@ -134,7 +125,7 @@ def gather(
         The cell that others are compared with; the sequential baseline or else the choice when left out.
     confidence : float
     """
-    from ..spec.spec import spec_of
+    from ..spec.carried import spec_of
 
     needed = _loaded(ds, maximize)
     found = frontier(needed, confidence=confidence)

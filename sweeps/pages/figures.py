@@ -17,7 +17,8 @@ from ..charts.panels import HEATMAP_METRICS, Panel, heatmap_panels
 from ..charts.plots import lag_rows_of, thinned
 from ..charts.shares import share_colours, share_rows, shares_chart
 from ..charts.style import axis_title, metric_title, plain_value, short_label
-from ..results.frontier import THROUGHPUT, axis_names, cell_values, mean_interval
+from ..results.cells import axis_names, cell_values, mean_interval
+from ..results.frontier import THROUGHPUT
 from ..results.shares import baseline_shares, time_shares
 from .content import EFFECTIVE, Content
 

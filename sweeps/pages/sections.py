@@ -11,8 +11,9 @@ import numpy as np
 
 from ..charts.style import short_label
 from ..recommend.text import bound_sentence, question
+from ..results.cells import cell_coordinates
 from ..results.commands import Commands
-from ..results.frontier import ESS, THROUGHPUT, cell_coordinates
+from ..results.frontier import ESS, THROUGHPUT
 from ..results.text import (
     describe_settings,
     digits_for,
@@ -298,7 +299,7 @@ def _runs(store: str | None) -> list[str]:
 
 def commands(content: Content) -> str:
     """Give the exact commands that make all of this again, go on with it, and look into one run."""
-    from ..spec.reading import spec_to_toml
+    from ..spec.writing import spec_to_toml
 
     spec = content.spec
     lines = Commands(spec, content.whole, content.store)

@@ -9,12 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...kernels.errors import ConfigError, message
-from .registry import Alias, Knob, Preset, Workload
-
-
-def limit(count: str, done: str, groups: int) -> list[dict[str, Any]]:
-    """Give a ledger of one line."""
-    return [{"count": count, "done": done, "groups": groups}]
+from .base import Alias, Knob, Preset, Workload, limit
 
 
 def _synchronous(workload: Workload) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 from ...kernels.errors import ConfigError, message
-from .ahead import NEMO, NEMO_INFLIGHT, NEMO_LEAVES_OUT, limit, nemo_gate
-from .registry import Alias, Knob, Preset, Workload
+from .ahead import NEMO, NEMO_INFLIGHT, NEMO_LEAVES_OUT, nemo_gate
+from .base import Alias, Knob, Preset, Workload, limit
 
 
 def _budget(groups: int, running: int | None, style: str) -> dict[str, Any]:

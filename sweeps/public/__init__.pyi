@@ -41,13 +41,11 @@ from .sweeps.compare.systems import (
 )
 from .sweeps.config.config import Limit as Limit, PipelineConfig as PipelineConfig
 from .sweeps.execute.progress import Progress as Progress
-from .sweeps.execute.sweep import run_sweep as run_sweep
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
 from .sweeps.pages.report import Report as Report, write_report as write_report
+from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
-    Knob as Knob,
-    Preset as Preset,
     all_presets as all_presets,
     preset_bound_kind as preset_bound_kind,
     preset_config as preset_config,
@@ -80,14 +78,11 @@ from .sweeps.runs.simulate import (
     simulate_pipeline as simulate_pipeline,
     start_run as start_run,
 )
-from .sweeps.spec.spec import (
-    SweepSpec as SweepSpec,
-    baseline_of as baseline_of,
-    config_at as config_at,
-    load_spec as load_spec,
-)
+from .sweeps.spec.carried import config_at as config_at
+from .sweeps.spec.spec import SweepSpec as SweepSpec
 from .sweeps.store.store import open_sweep as open_sweep, read_table as read_table
 from .sweeps.store.verify import VerifyReport as VerifyReport, verify_store as verify_store
+from .sweeps.sweep.run import load_spec as load_spec, run_spec as run_spec, run_sweep as run_sweep
 from .sweeps.trace.trace import TraceFile as TraceFile, write_trace as write_trace
 
 __version__: str

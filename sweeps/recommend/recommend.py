@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, message
-from ..results.frontier import ESS, THROUGHPUT, mean_interval
+from ..results.cells import mean_interval
+from ..results.frontier import ESS, THROUGHPUT
 from .compare import (
     Comparison,
     bound_report,
@@ -239,7 +240,7 @@ def _bounds(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
 
 def _figures(ds: xarray.Dataset, row: int, confidence: float) -> dict[str, float]:
     """Average what stands beside the objective."""
-    from ..results.frontier import cell_values
+    from ..results.cells import cell_values
 
     figures: dict[str, float] = {}
     names = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
@@ -263,7 +264,7 @@ def _limits(ds: xarray.Dataset, row: int) -> dict[str, dict[str, float]]:
 
 
 def _drift(ds: xarray.Dataset) -> str:
-    from ..spec.spec import spec_of
+    from ..spec.carried import spec_of
 
     spec = spec_of(ds)
     if "drift_per_version" in spec.design.fields.values():

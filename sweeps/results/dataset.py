@@ -11,7 +11,8 @@ import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS
 from ..execute.plan import CELLS, Part
-from ..execute.work import STATUS_NAMES, UnitArrays
+from ..execute.work import UnitArrays
+from ..runs.status import STATUS_NAMES
 from ..spec.spec import SweepSpec
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .frontier import cell_values, mean_interval
+from .cells import cell_values, mean_interval
 
 if TYPE_CHECKING:
     import xarray

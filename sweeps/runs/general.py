@@ -301,7 +301,8 @@ def engine_batch(
         If the caller asked to stop.
     """
     from .general_result import joined_tables, recorded_tables
-    from .many import DONE, FAILED, RECORD_NOTHING, Cancelled, empty_result
+    from .many import RECORD_NOTHING, Cancelled, empty_result
+    from .status import DONE, FAILED
 
     record = record or RECORD_NOTHING
     seeds = np.asarray(seeds, np.uint64)

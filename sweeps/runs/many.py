@@ -17,11 +17,10 @@ import numpy as np
 from ...kernels.errors import LagsweepError
 from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS
 from ..config.config import PipelineConfig
+from .status import DONE
 
 if TYPE_CHECKING:
     from .lean import Cells
-
-DONE, FAILED = 1, 2
 
 
 class Cancelled(LagsweepError):

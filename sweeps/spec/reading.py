@@ -1,4 +1,4 @@
-"""Sweep specs in TOML: read them with every error naming file, section and key, and write them back.
+"""Sweep specs in TOML: read with every error naming file, section and key.
 
 Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``baseline``, ``masks``, ``tables``),
 ``[base]`` (fields of the configuration, or ``preset``), ``[axes]``, ``[[zip]]`` (axes that go together),
@@ -8,7 +8,6 @@ to draw from). TOML has no null: the text ``none`` stands for it where a field m
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,12 @@ from typing import Any
 
 from ...kernels.errors import ConfigError, message, nearest
 from ..config.config import AXIS_FIELDS, PipelineConfig
+from ..laws.lengths import LengthLaw, SecondsLaw
+from ..presets.registry import find_preset, preset_config
 from .axes import PRESET_PREFIX, read_none
 from .design import sampled_group
-from .spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec, make_spec
+from .make import make_spec
+from .spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec
 
 TOP_KEYS = (
     "version", "name", "seeds", "constraints", "until", "baseline", "masks", "tables",
@@ -176,8 +178,6 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
     try:
         if preset is None:
             return PipelineConfig(**fields)
-        from ..presets.registry import preset_config
-
         return preset_config(preset, **fields)
     except ConfigError as error:
         raise ConfigError("\n".join(_in_base(line) for line in str(error).splitlines())) from None
@@ -186,8 +186,6 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
 def _knob_names(preset: Any) -> tuple[str, ...]:
     if preset is None:
         return ()
-    from ..presets.registry import find_preset
-
     return tuple(knob.name for knob in find_preset(preset).knobs)
 
 
@@ -204,8 +202,6 @@ def _in_base(line: str) -> str:
 
 def _read_field(name: str, value: Any, folder: Path | None) -> Any:
     if name in _LAWS and isinstance(value, Mapping):
-        from ..laws.lengths import LengthLaw, SecondsLaw
-
         law = LengthLaw if name == "response_length" else SecondsLaw
         try:
             return law.from_dict(value, folder=folder) if folder is not None else law.from_dict(value)
@@ -287,60 +283,3 @@ def _columns_of_points(points: Sequence[Mapping[str, Any]], folder: Path | None)
                 message("points", f"must all set {', '.join(names)} (point {number})", odd, "Even them out.")
             )
     return {name: _read_values(name, [point[name] for point in points], folder) for name in names}
-
-
-def spec_to_toml(spec: SweepSpec) -> str:
-    """Write a spec as TOML that :func:`read_spec_file` reads back to the same spec.
-
-    Examples
-    --------
-    >>> spec = make_spec(PipelineConfig(max_policy_lag=4), {"sync_cadence": [1, 2]}, seeds=3)
-    >>> print(spec_to_toml(spec))
-    version = 1
-    name = "sweep"
-    seeds = { first = 0, count = 3 }
-    baseline = false
-    <BLANKLINE>
-    [base]
-    max_policy_lag = 4
-    <BLANKLINE>
-    [axes]
-    sync_cadence = [1, 2]
-    <BLANKLINE>
-    """
-    content = spec.to_plain()
-    sections = {
-        "base": content.pop("base"),
-        "axes": content.pop("axes", None),
-        "zip": content.pop("zip", None),
-    }
-    lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
-    for name, section in sections.items():
-        if not section:
-            continue
-        title = f"[[{name}]]" if isinstance(section, list) else f"[{name}]"
-        keys = section[0] if isinstance(section, list) else section
-        lines += ["", title, *(f"{key} = {_toml(value)}" for key, value in keys.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    """Write one value in TOML's own notation, on one line."""
-    if value is None:
-        return '"none"'
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=True)  # JSON's escapes are TOML's too
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{_toml_key(str(key))} = {_toml(item)}" for key, item in value.items())
-        return f"{{ {inside} }}"
-    return f"[{', '.join(_toml(item) for item in value)}]"
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=True)

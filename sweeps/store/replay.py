@@ -90,9 +90,9 @@ def replay(
     >>> replay(ds, {"max_lag": 2}, seed=1).different
     {}
     """
-    from ..results.frontier import cell_coordinates, find_cell
+    from ..results.cells import cell_coordinates, find_cell
     from ..runs.simulate import simulate_pipeline
-    from ..spec.spec import config_at
+    from ..spec.carried import config_at
 
     seeds = ds["seed"].values
     if not len(seeds):

@@ -16,7 +16,6 @@ bytes. When all is done, ``complete`` and the consolidated metadata are written 
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -31,8 +30,9 @@ from ..execute.plan import CELLS, Part, plan_parts
 from ..execute.units import Box, intersection, unit_name, unit_of_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
 from ..results.dataset import SCHEMA_VERSION, variable_table, variable_values, with_reasons
-from ..spec.reading import spec_to_toml
-from ..spec.spec import SweepSpec, check_law, spec_from_plain
+from ..spec.carried import check_law, spec_from_text
+from ..spec.spec import SweepSpec
+from ..spec.writing import spec_to_toml
 from .arrays import ZarrFiles, create_group
 from .journal import CREATED, FINISHED, JOURNAL_NAME, UNIT, Journal
 from .lock import StoreLock, is_held
@@ -213,7 +213,7 @@ def check_schema(attributes: dict[str, Any], folder: Path) -> None:
 
 def _stored_spec(attributes: dict[str, Any], folder: Path) -> SweepSpec:
     try:
-        spec = spec_from_plain(json.loads(attributes["spec"]))
+        spec = spec_from_text(attributes["spec"])
     except ValueError as error:
         raise StoreError(
             message(

@@ -19,8 +19,9 @@ from ..execute.plan import CELLS, Part, guessed_run_seconds
 from ..execute.progress import Progress
 from ..execute.threads import checked_threads, run_units
 from ..execute.units import box_shape, unit_name, unit_of_name
-from ..execute.work import EXCLUDED, NOT_RUN, UnitArrays, UnitWork, empty_arrays
+from ..execute.work import UnitArrays, UnitWork, empty_arrays
 from ..results.dataset import coordinate_table, variable_table
+from ..runs.status import EXCLUDED, NOT_RUN
 from .journal import CREATED, FINISHED, UNIT
 from .store import SweepStore, done_mask
 from .tables import FAILURES, file_digest, part_file, unit_frames, wanted_tables
@@ -366,7 +367,7 @@ def _run_again(
     progress: Progress,
     cancel: threading.Event,
 ) -> None:
-    from .stored_units import recording
+    from ..execute.work import recording
 
     lock = threading.Lock()
 

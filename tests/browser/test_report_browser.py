@@ -8,7 +8,8 @@ from browser.webdriver import Browser
 
 from lagsweep import LengthLaw, PipelineConfig
 from lagsweep.sweeps.pages.report import write_report
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +30,7 @@ HOSTILE_END = "</script><script>window.hacked=2</script>"
 @pytest.fixture(scope="module")
 def sweep():
     spec = make_spec(PipelineConfig(**BASE), AXES, seeds=8, baseline=True, name="linked")
-    return spec.run()
+    return run_spec(spec)
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +220,7 @@ def test_the_page_follows_the_reader_from_light_to_dark(browser, page):
 
 def test_text_of_the_user_stays_text(browser, sweep, tmp_path):
     spec = make_spec(PipelineConfig(**BASE), {"max_lag": [0, 1]}, seeds=2, name="x")
-    ds = spec.run()
+    ds = run_spec(spec)
     ds.attrs["spec"] = spec.replace(name=HOSTILE).to_json()
     status, reason = ds["status"].values.copy(), np.full(ds["status"].shape, "", dtype="U80")
     status[0, 0], reason[0, 0] = 2, HOSTILE_END

@@ -15,25 +15,20 @@ from scipy import stats
 from lagsweep import frontier, paired_difference, run_sweep
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.results.frontier import (
-    baseline_values,
-    cell_coordinates,
-    cell_values,
-    find_cell,
-    mean_interval,
-    nondominated,
-)
+from lagsweep.sweeps.results.cells import cell_coordinates, cell_values, find_cell, mean_interval
+from lagsweep.sweeps.results.frontier import baseline_values, nondominated
 from lagsweep.sweeps.results.frontier_table import worth_a_look
 from lagsweep.sweeps.results.text import WIDTH, bar, digits_for, grid, percent_interval, wrapped
 from lagsweep.sweeps.spec.design import sampled_group
-from lagsweep.sweeps.spec.spec import baseline_of, make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec
 
 AXES = {"max_lag": [0, 1, 3], "queue_cap": [200, 600]}
 
 
 @pytest.fixture(scope="module")
 def sweep():
-    return make_spec(small_base(), AXES, 6, baseline=True).run()
+    return run_spec(make_spec(small_base(), AXES, 6, baseline=True))
 
 
 # Means and intervals ---------------------------------------------------------------------------------------
@@ -171,7 +166,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("axes", SHAPES.values(), ids=SHAPES)
 def test_the_table_fits_80_columns_for_every_shape_of_sweep(axes):
-    text = str(frontier(make_spec(small_base(), axes, 3, baseline=True).run()))
+    text = str(frontier(run_spec(make_spec(small_base(), axes, 3, baseline=True))))
 
     assert max(len(line) for line in text.splitlines()) <= WIDTH
     assert "\x1b" not in text
@@ -272,9 +267,9 @@ def test_a_selection_without_the_seed_dimension_is_refused(sweep):
 
 def test_the_baseline_of_each_cell_follows_the_axes_that_matter_to_it():
     axes = {"max_lag": [0, 2], "rollout_workers": [2, 3], "queue_cap": [200, 600]}
-    ds = make_spec(small_base(), axes, 4, baseline=True).run()
+    ds = run_spec(make_spec(small_base(), axes, 4, baseline=True))
     values = baseline_values(ds, THROUGHPUT, range(8))
-    own = baseline_of(ds)[THROUGHPUT]
+    own = ds[f"baseline_{THROUGHPUT}"]
 
     workers = cell_coordinates(ds)[1]["rollout_workers"]
     for row in range(8):

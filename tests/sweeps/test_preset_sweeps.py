@@ -11,7 +11,8 @@ import pytest
 
 from lagsweep import ConfigError, config_at, load_spec, run_sweep
 from lagsweep.sweeps.presets.registry import preset_config
-from lagsweep.sweeps.spec.spec import spec_from_plain, spec_of
+from lagsweep.sweeps.spec.carried import spec_of
+from lagsweep.sweeps.spec.reading import spec_from_sections
 
 SPEC = """
 name = "knobs"
@@ -70,7 +71,7 @@ def test_a_dataset_gives_back_the_runs_of_its_cells(spec):
 
 
 def test_the_plain_form_comes_back_the_same(spec):
-    again = spec_from_plain(json.loads(spec.to_json()))
+    again = spec_from_sections(json.loads(spec.to_json()))
 
     assert again.fingerprint == spec.fingerprint
     assert again.config(3) == spec.config(3)

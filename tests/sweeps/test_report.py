@@ -21,7 +21,8 @@ from lagsweep.sweeps.pages.figures import report_charts
 from lagsweep.sweeps.pages.html import embedded_script
 from lagsweep.sweeps.pages.report import write_report
 from lagsweep.sweeps.spec.design import sampled_group
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec
 
 AXES = {"queue_cap": [200, 400], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
 
@@ -65,7 +66,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def sweep():
-    return make_spec(small_base(), AXES, 5, baseline=True, name="pages").run()
+    return run_spec(make_spec(small_base(), AXES, 5, baseline=True, name="pages"))
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +214,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&"
 
 def test_texts_of_a_user_are_escaped_everywhere(tmp_path):
     spec = make_spec(small_base(), {"max_lag": [0, 1]}, 2, constraints=["max_lag < 9"])
-    ds = spec.run()
+    ds = run_spec(spec)
     ds.attrs["spec"] = spec.replace(name="<img src=x>").to_json()
     ds["status"][0, 0] = 2
     reason = np.full(ds["status"].shape, "", dtype="U80")
@@ -262,7 +263,7 @@ def test_an_unfinished_sweep_says_so_at_the_top(sweep, tmp_path):
 
 
 def test_failures_and_excluded_cells_are_listed(tmp_path):
-    ds = make_spec(small_base(), AXES, 3, constraints=["queue_cap >= 200 * sync_cadence"]).run()
+    ds = run_spec(make_spec(small_base(), AXES, 3, constraints=["queue_cap >= 200 * sync_cadence"]))
     ds["status"][1, 2, 0, 1] = 2
     reason = np.full(ds["status"].shape, "", dtype="U80")
     reason[1, 2, 0, 1] = "out of memory"
@@ -313,7 +314,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("axes", SHAPES.values(), ids=SHAPES)
 def test_any_shape_of_sweep_has_a_report(axes, tmp_path):
-    ds = make_spec(small_base(), axes, 3, baseline=True).run()
+    ds = run_spec(make_spec(small_base(), axes, 3, baseline=True))
     page = page_of(ds, tmp_path, min_ess=0.5)
 
     charts = {chart["id"] for chart in page.content()["charts"]}
@@ -432,7 +433,7 @@ def test_the_page_names_the_commands_that_make_it_again(store, tmp_path):
 def test_the_spec_on_the_page_gives_the_same_sweep(store, tmp_path):
     import tomllib
 
-    from lagsweep.sweeps.spec.spec import load_spec
+    from lagsweep.sweeps.sweep.run import load_spec
 
     _run(store, "-o", tmp_path / "r.html", "--no-images")
     page = (tmp_path / "r.html").read_text("utf-8")

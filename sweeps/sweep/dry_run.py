@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...kernels.errors import StoreError
+from ..execute.compiling import compile_first
+from ..execute.plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
+from ..execute.progress import Progress, duration
+from ..execute.threads import default_threads
 from ..spec.spec import SweepSpec
-from .compiling import compile_first
-from .plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
-from .progress import Progress, duration
-from .threads import default_threads
 
 CALIBRATION_SECONDS = 1.0
 CALIBRATION_CELLS = 32
@@ -113,8 +113,8 @@ def calibrate(part: Part) -> tuple[float, int]:
     tuple of float and int
         Seconds of a run, and on how many runs they were measured.
     """
+    from ..execute.work import run_block
     from ..runs.many import RECORD_NOTHING
-    from .work import run_block
 
     kept = np.flatnonzero(~part.excluded.reshape(-1))
     # Strides that share no factor with most sizes, so that each axis is met at several values.

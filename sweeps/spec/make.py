@@ -1,0 +1,115 @@
+"""A spec from Python arguments: built and checked whole, so that nothing is left to be found out later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...kernels.errors import ConfigError, message, nearest
+from ..config.config import PipelineConfig
+from .cells import contradicting_cells
+from .design import design_from_groups
+from .seeds import read_seeds
+from .spec import DEFAULT_NAME, TABLES, SweepSpec
+from .stopping import check_metric, parse_rule
+
+
+def make_spec(
+    base: PipelineConfig,
+    axes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    seeds: int | Iterable[int],
+    *,
+    constraints: Sequence[str] = (),
+    name: str = DEFAULT_NAME,
+    baseline: bool = False,
+    masks: bool = False,
+    tables: Sequence[str] = (),
+    until: str | None = None,
+    where: str = "axes",
+) -> SweepSpec:
+    """Build and check a spec; nothing is left to be found out later.
+
+    Parameters
+    ----------
+    base : PipelineConfig
+    axes : mapping, or sequence of mappings
+        Axis -> values or a range; several mappings are groups, zipped inside and crossed with each other.
+    seeds : int or iterable of int
+        A number n means ``base.seed`` … ``base.seed + n - 1``.
+
+    Raises
+    ------
+    ConfigError
+        For anything wrong in it, cells with contradicting settings included.
+
+    Examples
+    --------
+    >>> spec = make_spec(PipelineConfig(), {"max_lag": [0, 2], "sync_cadence": [1, 2, 3]}, seeds=10)
+    >>> spec.design.shape, len(spec.seeds)
+    ((2, 3), 10)
+    """
+    if not isinstance(base, PipelineConfig):
+        raise ConfigError(
+            message("base", "must be a PipelineConfig", base, "Build one, as PipelineConfig().")
+        )
+    if isinstance(axes, Mapping):
+        groups: list[Mapping[str, Any]] = [{axis: values} for axis, values in axes.items()]
+    elif isinstance(axes, Sequence) and all(isinstance(group, Mapping) for group in axes):
+        groups = list(axes)
+    else:
+        raise ConfigError(message("axes", "must map axes to values", axes, "Write {'max_lag': [0, 1, 2]}."))
+    spec = SweepSpec(
+        base=base,
+        design=design_from_groups(groups, where),
+        seeds=read_seeds(seeds, base.seed),
+        constraints=tuple(constraints),
+        name=_checked_name(name),
+        baseline=baseline,
+        masks=masks,
+        tables=_checked_tables(tables),
+        until=until,
+    )
+    _check_cells(spec)
+    if until is not None:
+        check_metric(parse_rule(until), spec)
+    return spec
+
+
+def _checked_name(name: Any) -> str:
+    if (
+        not isinstance(name, str)
+        or not name
+        or any(letter in name for letter in "/\\\0")
+        or name.startswith(".")
+    ):
+        raise ConfigError(
+            message("name", "must be usable as a folder's name", name, "Use letters, digits and -.")
+        )
+    return name
+
+
+def _checked_tables(tables: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(tables, str):
+        tables = [tables]
+    for table in tables:
+        if table not in TABLES:
+            hint = nearest(str(table), TABLES) or f"Known tables: {', '.join(TABLES)}."
+            raise ConfigError(message("tables", f"must be among {', '.join(TABLES)}", table, hint))
+    return tuple(name for name in TABLES if name in tables)
+
+
+def _check_cells(spec: SweepSpec) -> None:
+    """Build every cell's configuration once, so that contradictions come up before anything runs."""
+    if spec.design.size and spec.excluded.all():
+        raise ConfigError(
+            message("constraints", "must leave at least one cell", list(spec.constraints), "Loosen them.")
+        )
+    found = contradicting_cells(spec)
+    if found:
+        lines = [f"{text} (cell {where})" for where, text in found[:5]]
+        if len(found) > 5:
+            lines.append(f"and {len(found) - 5} more cells")
+        lines.append(
+            "axes: no cell may contradict itself. Change the values, or exclude such cells by a constraint."
+        )
+        raise ConfigError("\n".join(lines))
