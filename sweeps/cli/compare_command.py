@@ -33,6 +33,12 @@ Examples:
     help="Add a synchronous loop in which every GPU generates, then trains.",
 )
 @click.option("--threads", type=click.IntRange(1), default=None, help="Threads; default: one per CPU.")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    help="Keep the runs in this folder, a stored sweep over the axis system.",
+)
+@click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
@@ -43,6 +49,8 @@ def command(
     against: str | None,
     baseline: bool,
     threads: int | None,
+    store: Path | None,
+    dask: str | None,
     page: Path | None,
     as_json: bool,
     quiet: bool,
@@ -56,11 +64,11 @@ def command(
     from ..compare.rows import comparison_rows
     from ..compare.systems import compare_systems, compared_systems, whole_workload
     from ..compare.text import comparison_text, workload_text
-    from ..execute.compiling import compile_first
     from ..execute.progress import progress_for_terminal
+    from ..presets.systems import read_system
     from ..runs.many import Cancelled
     from .config_flags import changes_from_flags
-    from .run_command import this_command
+    from .shared import INTERRUPTED_NOTE, executor_of, this_command
     from .signals import stop_at_safe_point
 
     if page is not None:
@@ -72,10 +80,23 @@ def command(
     progress = progress_for_terminal(quiet=quiet)
     with stop_at_safe_point() as stop:
         try:
-            compile_first(compared[0].config, progress)
-            ds = compare_systems(compared, seeds, threads=threads, cancel=stop.event, progress=progress)
+            with executor_of("threads", dask, threads) as executor:
+                ds = compare_systems(
+                    compared,
+                    seeds,
+                    store=store,
+                    executor=executor,
+                    threads=threads,
+                    cancel=stop.event,
+                    progress=progress,
+                )
         except Cancelled:
-            click.echo("stopped; nothing is kept of a comparison", err=True)
+            kept = (
+                f"{INTERRUPTED_NOTE}\n  {this_command()}"
+                if store
+                else "stopped; nothing is kept of a comparison"
+            )
+            click.echo(kept, err=True)
             return stop.exit_code
     rows = comparison_rows(ds, against=against)
     if page is not None:
@@ -84,7 +105,7 @@ def command(
         shared = workload_text(whole_workload(changes))
         write_comparison_page(ds, rows, compared, page, workload=shared, line=this_command())
         click.echo(f"page written to {page}", err=True)
-    drift = ds.attrs["drift_per_version"]
+    drift = compared[0].config.drift_per_version
     if as_json:
         _print_json(rows, compared, drift)
     else:
@@ -110,31 +131,3 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in row.items()
     }
-
-
-def read_system(text: str) -> tuple[str, dict[str, Any]]:
-    """Read ``NAME`` or ``NAME:KNOB=VALUE,KNOB=VALUE``.
-
-    Raises
-    ------
-    ConfigError
-        For a knob without a value, or one that is given twice.
-
-    Examples
-    --------
-    >>> read_system("miles:max_weight_staleness=none,pause_generation_mode=in_place")
-    ('miles', {'max_weight_staleness': None, 'pause_generation_mode': 'in_place'})
-    """
-    from ...kernels.errors import ConfigError, message
-    from .config_flags import read_scalar
-
-    name, _, rest = text.partition(":")
-    knobs: dict[str, Any] = {}
-    for part in rest.split(",") if rest else []:
-        knob, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (equals and knob and value) or knob in knobs:
-            way_out = "Write areal:max_head_offpolicyness=4, several with commas between, each once."
-            raise ConfigError(message("systems", "must read PRESET:KNOB=VALUE", text, way_out))
-        parsed = read_scalar(value)
-        knobs[knob.replace("-", "_")] = None if parsed == "none" else parsed
-    return name.strip(), knobs

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import click
 
 from ...kernels.errors import ConfigError, message
+from ..presets.systems import SYSTEM, read_scalar, split_labels
 
 _LAWS = ("response_length", "environment_seconds")
 # What a law needs in the short form, in this order.
@@ -139,24 +140,6 @@ def read_text(field: str, text: str, where: str) -> Any:
     return read_scalar(text)
 
 
-def read_scalar(text: str) -> Any:
-    """Read a number, true, false, or leave the text.
-
-    Examples
-    --------
-    >>> [read_scalar(text) for text in ("3", "0.5", "1e3", "true", "none", "fifo")]
-    [3, 0.5, 1000.0, True, 'none', 'fifo']
-    """
-    if text in ("true", "false"):
-        return text == "true"
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            pass
-    return text
-
-
 def _short_law(text: str, where: str) -> dict[str, Any]:
     kind, _, rest = text.partition(":")
     names = _SHORT_LAWS.get(kind)
@@ -210,6 +193,8 @@ def axes_from_flags(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _values(name: str, field: str, text: str) -> list[Any]:
+    if field == SYSTEM:
+        return list(split_labels(text))
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     return [read_text(field, part, f"--axis {name}") for part in parts]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from .config_flags import (
     config_options,
     preset_from_flags,
 )
+from .shared import INTERRUPTED_NOTE, executor_of, this_command
 from .spec_arguments import spec_from_arguments
-
-INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
 
 
 @click.command(
@@ -103,7 +101,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     with stop_at_safe_point() as stop:
         try:
             progress.note(f"store: {folder}")
-            with _executor(options) as executor:
+            with executor_of(options["executor"], options["dask"], options["threads"]) as executor:
                 dataset = run_into_store(
                     sweep,
                     folder,
@@ -128,18 +126,3 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     code = print_result(dataset, folder, as_json=options["as_json"])
     progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
     return code
-
-
-def _executor(options: dict[str, Any]) -> Any:
-    import contextlib
-
-    if options["dask"] is None:
-        return contextlib.nullcontext(options["executor"])
-    from ..execute.dask import connect
-
-    return connect(options["dask"], options["threads"])
-
-
-def this_command() -> str:
-    """Give the command line that was typed, to be given again."""
-    return shlex.join(["lagsweep", *sys.argv[1:]])

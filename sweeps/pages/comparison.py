@@ -79,7 +79,7 @@ def write_comparison_page(
         paragraph(", ".join(labels.values()), "dim"),
         *(
             paragraph(sentence)
-            for sentence in notes(rows, workload, ds.attrs["drift_per_version"], confidence)
+            for sentence in notes(rows, workload, systems[0].config.drift_per_version, confidence)
         ),
         section("Speed and freshness", _speed_table(rows), by_name["frontier"]),
         section(f"Against {rows[0]['against']}, seed by seed", _paired_table(rows), by_name["differences"]),

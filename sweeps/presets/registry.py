@@ -83,7 +83,7 @@ def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     >>> fields["limits"]
     [{'count': 'started', 'done': 'published', 'groups': 12}]
     """
-    preset, knobs, own = _knobs_and_fields(name, fields)
+    preset, knobs, own = fields_and_knobs(name, fields)
     workload = _workload(own)
     common = {
         "batch_tokens": None,
@@ -116,7 +116,7 @@ def preset_lag_bound(name: str, fields: Mapping[str, Any] = MappingProxyType({})
     >>> preset_lag_bound("prime_rl"), preset_lag_bound("slime_fully_async")
     (8, None)
     """
-    preset, knobs, own = _knobs_and_fields(name, fields)
+    preset, knobs, own = fields_and_knobs(name, fields)
     return preset.largest_lag(_workload(own), **knobs)
 
 
@@ -131,7 +131,7 @@ def preset_bound_kind(name: str, fields: Mapping[str, Any] = MappingProxyType({}
     >>> preset_bound_kind("areal"), preset_bound_kind("areal", {"max_head_offpolicyness": 1})
     ('hard', 'typical')
     """
-    preset, knobs, own = _knobs_and_fields(name, fields)
+    preset, knobs, own = fields_and_knobs(name, fields)
     workload = _workload(own)
     if preset.largest_lag(workload, **knobs) is None:
         return "none"
@@ -147,7 +147,18 @@ def preset_bound_kind(name: str, fields: Mapping[str, Any] = MappingProxyType({}
     return preset.bound_kind
 
 
-def _knobs_and_fields(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict[str, Any], dict[str, Any]]:
+def fields_and_knobs(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict[str, Any], dict[str, Any]]:
+    """Tell a preset's knobs, checked and whole, from the fields they are mixed with.
+
+    Returns
+    -------
+    tuple of Preset, dict of knobs and dict of fields
+
+    Raises
+    ------
+    ConfigError
+        For a name that is neither, or a knob's bad value.
+    """
     preset = find_preset(name)
     knob_names = {knob.name for knob in preset.knobs}
     known = PipelineConfig.model_fields

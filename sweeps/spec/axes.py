@@ -18,6 +18,8 @@ from ...kernels.errors import ConfigError, message, nearest
 from ..config.checks import raise_config_error
 from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
 from ..laws.lengths import LengthLaw, SecondsLaw
+from ..presets.registry import all_presets
+from ..presets.systems import SYSTEM, SystemLabel, checked_label
 
 MOST_VALUES = 10_000_000
 PRESET_PREFIX = "preset."
@@ -32,7 +34,8 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     Parameters
     ----------
     name : str
-        One of the three named axes, or any field of ``PipelineConfig`` but ``seed``.
+        One of the three named axes, ``system``, a preset's knob as ``preset.<knob>``, or any field of
+        ``PipelineConfig`` but ``seed``.
     where : str
         What to call the place in an error.
 
@@ -51,11 +54,13 @@ def field_of_axis(name: str, where: str = "axes") -> str:
         return _checked_knob(field, where)
     if field == "seed":
         raise ConfigError(message(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list."))
-    if field not in PipelineConfig.model_fields:
+    if field == SYSTEM:
+        return field
+    if not is_field(field):
         if _knobs(f"{PRESET_PREFIX}{name}"):
             way_out = f"A preset's knob is swept as {PRESET_PREFIX}{name}."
             raise ConfigError(message(where, "must name a field", name, way_out))
-        known = [*AXIS_FIELDS, *(known for known in PipelineConfig.model_fields if known != "seed")]
+        known = [SYSTEM, *AXIS_FIELDS, *(known for known in PipelineConfig.model_fields if known != "seed")]
         raise ConfigError(
             message(
                 where, "must name a field or queue_cap, max_lag, sync_cadence", name, nearest(name, known)
@@ -69,18 +74,34 @@ def is_knob(field: str) -> bool:
     return field.startswith(PRESET_PREFIX)
 
 
+def is_field(name: str) -> bool:
+    """Tell whether an axis sets a field of the configuration; the others change rules: a knob, the system."""
+    return name in PipelineConfig.model_fields
+
+
+def axis_description(field: str) -> str:
+    """Say in a few words what an axis sets.
+
+    Examples
+    --------
+    >>> axis_description("max_policy_lag")
+    'largest lag, in versions, that may be trained'
+    >>> axis_description("system")
+    'the real system whose rules hold: a preset, with its knobs'
+    """
+    if field == SYSTEM:
+        return "the real system whose rules hold: a preset, with its knobs"
+    return str(PipelineConfig.model_fields[field].description) if is_field(field) else f"knob {field}"
+
+
 def _knobs(field: str) -> list[Any]:
     """Give the knobs of that name, of all presets."""
-    from ..presets.registry import all_presets
-
     name = field.removeprefix(PRESET_PREFIX)
     return [knob for preset in all_presets().values() for knob in preset.knobs if knob.name == name]
 
 
 def _checked_knob(field: str, where: str) -> str:
     if not _knobs(field):
-        from ..presets.registry import all_presets
-
         known = {f"{PRESET_PREFIX}{knob.name}" for preset in all_presets().values() for knob in preset.knobs}
         hint = nearest(field, known) or "`lagsweep presets NAME` lists a preset's knobs."
         raise ConfigError(message(where, "must name a knob of the preset", field, hint))
@@ -89,15 +110,15 @@ def _checked_knob(field: str, where: str) -> str:
 
 def allows_none(field: str) -> bool:
     """Tell whether a field may be left empty (``none`` in a spec file or on the command line)."""
-    if is_knob(field):
-        return True
+    if not is_field(field):
+        return is_knob(field)
     return type(None) in get_args(PipelineConfig.model_fields[field].annotation)
 
 
 def is_whole(field: str) -> bool:
     """Tell whether a field takes whole numbers."""
-    if is_knob(field):
-        return all(type(knob.default) is int for knob in _knobs(field))
+    if not is_field(field):
+        return is_knob(field) and all(type(knob.default) is int for knob in _knobs(field))
     annotation = PipelineConfig.model_fields[field].annotation
     return annotation is int or int in [getattr(part, "__origin__", part) for part in get_args(annotation)]
 
@@ -117,6 +138,8 @@ def checked_value(field: str, value: Any, where: str) -> Any:
     """
     if field in _LAWS:
         return _checked_law(field, read_none(field, value), where)
+    if field == SYSTEM:
+        return checked_label(value, where)
     if is_knob(field):  # the preset itself knows its range
         value = value.item() if isinstance(value, np.generic) else read_none(field, value)
         if value is None or isinstance(value, bool | int | str) or math.isfinite(value):
@@ -296,6 +319,8 @@ def plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple):
         return [plain(item) for item in value]
+    if isinstance(value, SystemLabel):
+        return str(value)
     return value.model_dump() if isinstance(value, Limit) else value
 
 
@@ -307,7 +332,7 @@ def identity(value: Any) -> str:
         if rows is not None:
             content["rows"] = rows.digest
     else:
-        content = plain(value)
+        content = value.identity if isinstance(value, SystemLabel) else plain(value)
     if type(content) in (int, float):
         return repr(content)  # as json.dumps writes it, many times faster
     return json.dumps(content, sort_keys=True, separators=(",", ":"))

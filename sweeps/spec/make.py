@@ -7,6 +7,7 @@ from typing import Any
 
 from ...kernels.errors import ConfigError, message, nearest
 from ..config.config import PipelineConfig
+from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from .cells import contradicting_cells
 from .design import design_from_groups
 from .seeds import read_seeds
@@ -58,6 +59,8 @@ def make_spec(
         groups = list(axes)
     else:
         raise ConfigError(message("axes", "must map axes to values", axes, "Write {'max_lag': [0, 1, 2]}."))
+    if any(SYSTEM in group for group in groups):
+        base = _as_workload(base)
     spec = SweepSpec(
         base=base,
         design=design_from_groups(groups, where),
@@ -73,6 +76,16 @@ def make_spec(
     if until is not None:
         check_metric(parse_rule(until), spec)
     return spec
+
+
+def _as_workload(base: PipelineConfig) -> PipelineConfig:
+    """Take a base as what all systems of a sweep have in common: the fields that were set in it."""
+    if base.preset is not None:
+        if base.preset[0] == WORKLOAD:
+            return base
+        way_out = "Leave it out; name it among the systems."
+        raise ConfigError(message("base.preset", "excludes the axis system", base.preset[0], way_out))
+    return workload_config(**{name: getattr(base, name) for name in base.model_fields_set})
 
 
 def _checked_name(name: Any) -> str:

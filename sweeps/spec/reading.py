@@ -18,6 +18,7 @@ from ...kernels.errors import ConfigError, message, nearest
 from ..config.config import AXIS_FIELDS, PipelineConfig
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.registry import find_preset, preset_config
+from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from .axes import PRESET_PREFIX, read_none
 from .design import sampled_group
 from .make import make_spec
@@ -92,8 +93,11 @@ def spec_from_sections(
     top = {**content, **(top_changes or {})}
     _check_keys(top)
     axes = _axes_with_changes(_with_knobs(_section(content, "axes")), axis_changes or {})
-    base = read_base(_section(content, "base"), folder, base_changes or {})
     groups = _groups(top, axes, folder)
+    section = _section(content, "base")
+    if any(SYSTEM in group for group in groups):
+        section.setdefault("preset", WORKLOAD)
+    base = read_base(section, folder, base_changes or {})
     return make_spec(
         base,
         groups,
@@ -178,13 +182,13 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
     try:
         if preset is None:
             return PipelineConfig(**fields)
-        return preset_config(preset, **fields)
+        return workload_config(**fields) if preset == WORKLOAD else preset_config(preset, **fields)
     except ConfigError as error:
         raise ConfigError("\n".join(_in_base(line) for line in str(error).splitlines())) from None
 
 
 def _knob_names(preset: Any) -> tuple[str, ...]:
-    if preset is None:
+    if preset in (None, WORKLOAD):
         return ()
     return tuple(knob.name for knob in find_preset(preset).knobs)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, message
 from ..config.config import AXIS_FIELDS, PipelineConfig, field_level
-from .axes import PRESET_PREFIX, identity, is_knob, plain
+from .axes import PRESET_PREFIX, identity, is_field, plain
 from .constraints import kept_cells
 from .design import Design
 from .identity import cell_ids, fingerprint_of, non_default
@@ -119,7 +119,7 @@ class SweepSpec:
     def is_level_1(self) -> bool:
         """Whether no cell uses an option of levels 2 and 3."""
         return self.base.is_level_1 and all(
-            not is_knob(name) and field_level(name) == 1 for name in self.design.fields.values()
+            is_field(name) and field_level(name) == 1 for name in self.design.fields.values()
         )
 
     @property

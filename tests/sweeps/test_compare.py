@@ -14,7 +14,6 @@ import pytest
 from scipy import stats
 
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.cli.compare_command import read_system
 from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.compare.rows import (
     SLOT_SHARES,
@@ -33,6 +32,7 @@ from lagsweep.sweeps.compare.text import comparison_text, workload_text
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.pages.comparison import write_comparison_page
 from lagsweep.sweeps.presets.registry import all_presets
+from lagsweep.sweeps.presets.systems import read_system
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
 

@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 import pytest
+from oracle.small_sweeps import tree
 
-from lagsweep import ConfigError, config_at, load_spec, run_sweep
+from lagsweep import ConfigError, StoreError, config_at, load_spec, run_sweep
 from lagsweep.sweeps.presets.registry import preset_config
 from lagsweep.sweeps.spec.carried import spec_of
 from lagsweep.sweeps.spec.reading import spec_from_sections
@@ -125,3 +126,15 @@ def test_the_command_takes_a_preset_and_its_knobs(tmp_path):
 
 def test_a_result_of_one_run_keeps_its_spec(spec):
     assert spec_of(spec.run(progress=False)).base.preset[0] == "areal"
+
+
+def test_a_store_does_not_grow_by_an_axis_over_a_knob(tmp_path):
+    """Its cells' ids do not count the base's knobs, and would not stay."""
+    run_sweep(_preset(), {"batch_groups": [2, 4]}, seeds=1, store=tmp_path / "sweep")
+    before = tree(tmp_path / "sweep")
+
+    axes = {"batch_groups": [2, 4], "preset.max_head_offpolicyness": [1]}
+    with pytest.raises(StoreError, match=r"axes.preset.max_head_offpolicyness: not in the store"):
+        run_sweep(_preset(), axes, seeds=1, store=tmp_path / "sweep")
+
+    assert tree(tmp_path / "sweep") == before
