@@ -174,3 +174,9 @@ class PresetSettings(Settings, total=False):
     update_weights_interval: Whole
     vllm_mode: Literal["colocate", "server"]
     weight_sync_steps: Whole
+
+
+class SpecSettings(PresetSettings, total=False):
+    """The fields that the base of a sweep's file may have."""
+
+    preset: str

@@ -11,6 +11,8 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, message, nearest
 
+KnobValue = int | float | bool | str | None
+
 
 @dataclass(frozen=True)
 class Knob:
@@ -30,13 +32,13 @@ class Knob:
     """
 
     name: str
-    default: Any
+    default: KnobValue
     text: str
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
 
-    def checked(self, value: Any) -> Any:
+    def checked(self, value: object) -> KnobValue:
         """Give the value in the knob's type.
 
         Raises

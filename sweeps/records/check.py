@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict, Unpack
 
 import numpy as np
 
@@ -265,12 +265,21 @@ def validate_lines(
     return report
 
 
+class CheckOptions(TypedDict, total=False):
+    """The further options of :func:`validate_records`."""
+
+    group_size: int | None
+    batch_rules: bool
+    keep: int
+    progress: Callable[[int, int], None] | None
+
+
 def validate_records(
     source: str | os.PathLike[str] | BinaryIO,
     *,
     contract: RolloutContract | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
-    **options: Any,
+    **options: Unpack[CheckOptions],
 ) -> RecordReport:
     """Check every record of a JSONL or parquet file, or of a stream of JSON lines.
 
