@@ -145,7 +145,11 @@ def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = Tr
     def decorate(function: Callable[..., Any]) -> Any:
         options = {} if counted else {"_nrt": False}
         dispatcher = numba.njit(
-            nogil=nogil, inline="always" if inline else "never", error_model="python", **options
+            nogil=nogil,
+            inline="always" if inline else "never",
+            error_model="python",
+            no_cfunc_wrapper=True,
+            **options,
         )(function)
         # A kernel file that is run as a script has another module's name: its code would be found again under
         # that name, by a process that has no such module.

@@ -9,7 +9,7 @@ import numpy as np
 from ..config.config import PipelineConfig
 from .progress import Progress, duration
 
-_KERNEL_FILES = {True: "lean_cells.run_cells_kernel-*.nbi", False: "general.*_kernel-*.nbi"}
+_KERNEL_FILES = {True: "lean_cells.run_cells_kernel-*.nbi", False: "general.*_general_kernel-*.nbi"}
 
 
 def compile_first(config: PipelineConfig, progress: Progress) -> float:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...kernels.pipeline.metrics import ENGINE_METRICS, LAG_BINS, METRICS, Metric
+from ...kernels.pipeline.metrics import GENERAL_METRICS, LAG_BINS, METRICS, Metric
 from ..config.config import PipelineConfig, field_level
 from ..spec.axes import is_knob
 from ..spec.cells import configs_of, unchecked_config
@@ -94,7 +94,7 @@ class Part:
 
 def reported_metrics(configs_above_level_1: bool) -> tuple[Metric, ...]:
     """Give the metrics that a sweep reports: those of the general engine only where it is needed."""
-    return (*METRICS, *ENGINE_METRICS) if configs_above_level_1 else METRICS
+    return (*METRICS, *GENERAL_METRICS) if configs_above_level_1 else METRICS
 
 
 def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:

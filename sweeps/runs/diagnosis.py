@@ -15,12 +15,12 @@ import numpy as np
 from ...kernels.errors import ConfigError, message
 from ..config.config import PipelineConfig
 from ..config.rules import ticks
-from .simulate import PipelineResult
+from .result import PipelineResult
 
 if TYPE_CHECKING:
     import polars
 
-    from .general_result import EngineResult
+    from .result import GeneralResult
 
 PROGRESSING, STALLED, STARVED = "progressing", "stalled", "starved"
 
@@ -206,7 +206,7 @@ def _slowed_decode(decode: float, tail: float, slots: int, slowdown: float) -> f
     return slow
 
 
-def constraint_intervals(result: EngineResult) -> polars.DataFrame:
+def constraint_intervals(result: GeneralResult) -> polars.DataFrame:
     """Give what bound slots and trainer between one event and the next, as a frame.
 
     Slot time by ``slots_bound_by`` and trainer time by ``trainer_bound_by`` sum exactly to
@@ -241,7 +241,7 @@ def _stopped(config: PipelineConfig, result: PipelineResult) -> bool:
     return config.stop_after_updates is not None and result.final_version >= config.stop_after_updates
 
 
-def length_bias(result: EngineResult) -> polars.DataFrame:
+def length_bias(result: GeneralResult) -> polars.DataFrame:
     """Show which lengths a run lost: rollouts that left, by decile of the length law.
 
     Returns
