@@ -93,7 +93,7 @@ def _one(slots: int, rounds: int) -> dict[str, object]:
 
 
 def _run(cells: LeanCells) -> None:
-    cells.begin(0)
+    cells.begin(0, np.zeros(1, cells.REPORT))
     while cells.finished == 0:
         cells.step()
 

@@ -14,10 +14,11 @@ from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from .parameters import general_tables
-from .result import GeneralResult, general_details, named
+from .result import GeneralResult, general_details
 from .run import Run, enlarged
 
 LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
+_INITIAL_STATE = records.initial_state(records.GENERAL_STATE)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
 
 
@@ -36,6 +37,7 @@ class GeneralRun(Run):
     True
     """
 
+    REPORT = records.GENERAL_REPORT
     budget = 1_000_000  # events and scanned records: about a tenth of a second
     _SCRATCH = ("log_weights", "picks")
     _ROLLOUT_COUNT = "next_row"
@@ -49,13 +51,13 @@ class GeneralRun(Run):
         return None
 
     def _new_arrays(self) -> records.GeneralArrays:
-        config, leaves = self.config, int(self.parameters[0].leaves)
+        config, leaves = self.config, int(self.parameters["leaves"][0])
         slots, size = config.rollout_workers, config.group_size
         count = 1 + max(4, min(2 * slots, _FIRST_RECORDS // size))
-        arrays = records.GeneralArrays(
-            state=records.initial_state(records.GENERAL_STATE),
-            time_tree=np.full(2 * leaves, records.NEVER, np.int64),
-            work_tree=np.full(2 * leaves, records.NEVER, np.int64),
+        return records.GeneralArrays(
+            state=np.zeros(1, records.GENERAL_STATE),
+            time_tree=np.zeros(2 * leaves, np.int64),
+            work_tree=np.zeros(2 * leaves, np.int64),
             slots=np.zeros(slots, records.SLOT),
             groups=np.zeros(count, records.GROUP),
             members=np.zeros(count * size, records.MEMBER),
@@ -66,11 +68,18 @@ class GeneralRun(Run):
             picks=np.zeros(0, np.int64),
             **self._new_rows(records.GENERAL_BATCH, records.GENERAL_TIMELINE, records.GENERAL_ROLLOUT),
         )
-        arrays.state["idle"] = slots
+
+    def _clear(self) -> None:
+        held, slots = self.held, self.config.rollout_workers
+        for array in (held.slots, held.groups, held.histograms, held.slot_ticks, held.trainer_ticks):
+            array.view(np.int64).fill(0)
+        held.time_tree.fill(records.NEVER)
+        held.work_tree.fill(records.NEVER)
+        held.state[:] = _INITIAL_STATE
+        held.state["idle"] = slots
         # A stack: the slot freed last is used first, and at time 0 slot 0 is on top.
-        arrays.slots["idle_stack"] = np.arange(slots - 1, -1, -1)
-        _chain_unused(arrays, 1)
-        return arrays
+        held.slots["idle_stack"] = np.arange(slots - 1, -1, -1)
+        self._chain_unused(1)
 
     def _make_scratch(self) -> None:
         self._hold(
@@ -98,7 +107,7 @@ class GeneralRun(Run):
             )
         held = self.held
         self._hold(groups=enlarged(held.groups, count), members=enlarged(held.members, count * size))
-        _chain_unused(self.held, first)
+        self._chain_unused(first)
         self._make_scratch()
 
     @property
@@ -107,32 +116,31 @@ class GeneralRun(Run):
         counts: np.ndarray = self.held.histograms[records.H_TRAINING]
         return counts
 
-    def summary(self) -> np.record:
-        """Close the sums as if the run went to its end without another event: every metric, a field each."""
-        return self._closed()[0]
+    def summarize(self, metrics: np.ndarray) -> None:
+        """Write the metrics into an array of one record."""
+        self._close(metrics)
 
     def result(self) -> GeneralResult:
         """Close a run that was advanced to its end and give what it reports."""
         core = super().result()
-        metrics, slot_ticks, trainer_ticks = self._closed()
-        details = general_details(core.config, self.held.histograms, slot_ticks, trainer_ticks)
-        return GeneralResult(core.config, named(metrics), core.lag_counts, self.tables(), details=details)
+        ticks = self._close(np.zeros(1, self.REPORT))
+        details = general_details(core.config, self.held.histograms, *ticks)
+        return GeneralResult(core.config, core.metrics, core.lag_counts, core._columns, details=details)
 
-    def _closed(self) -> tuple[np.record, np.ndarray, np.ndarray]:
-        """Give metrics, slot ticks by cause and trainer ticks by cause, closed at the end of the run."""
-        metrics = np.zeros(1, records.GENERAL_REPORT)
+    def _close(self, metrics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Write the metrics and give slot ticks and trainer ticks by cause, all closed at the run's end."""
         slot_ticks, trainer_ticks = self.held.slot_ticks.copy(), self.held.trainer_ticks.copy()
         general_metrics_kernel(self.parameters, self.held, metrics, slot_ticks, trainer_ticks)
-        return metrics[0], slot_ticks, trainer_ticks
+        return slot_ticks, trainer_ticks
 
-
-def _chain_unused(arrays: records.GeneralArrays, first: int) -> None:
-    """Put the records from `first` on in front of the unused ones."""
-    groups, state = arrays.groups, arrays.state[0]
-    groups["next"][first:] = np.arange(first + 1, len(groups) + 1)
-    groups[-1].next = state.free_head
-    state.free_head = first
-    state.free += len(groups) - first
+    def _chain_unused(self, first: int) -> None:
+        """Put the records from `first` on in front of the unused ones."""
+        groups, state = self.held.groups, self.held.state
+        following = groups["next"][first:]
+        following[:] = np.arange(first + 1, len(groups) + 1)
+        following[-1] = state["free_head"][0]
+        state["free_head"] = first
+        state["free"] += len(groups) - first
 
 
 class GeneralCells:
@@ -143,11 +151,12 @@ class GeneralCells:
         for config in configs:
             self._runs.append(GeneralRun(config, **record))
             self._runs[-1].held = None  # only the run in hand holds arrays
-        self.metrics = np.zeros(len(configs), records.GENERAL_REPORT)
+        self.REPORT = GeneralRun.REPORT
         self.lag_counts = np.zeros((len(configs), LAG_BINS), np.int64)
 
-    def begin(self, seed: int) -> None:
-        """Start over with the first configuration at a seed."""
+    def begin(self, seed: int, metrics: np.ndarray) -> None:
+        """Start over with the first configuration at a seed; `metrics` gets a record for each."""
+        self.metrics = metrics
         self._seed = seed
         self._begun = False
         self.finished = 0
@@ -158,7 +167,7 @@ class GeneralCells:
         index = self.finished
         run = self._runs[index]
         if not self._begun:
-            self._runs[index - 1].held = None
+            self._hand_over(self._runs[index - 1], run)
             run.begin(self._seed)
             self._begun = True
         try:
@@ -166,11 +175,20 @@ class GeneralCells:
                 return
         except ConfigError as error:
             self.reasons[index] = str(error)
+            run.held = None
         else:
-            self.metrics[index] = run.summary()
+            run.summarize(self.metrics[index : index + 1])
             self.lag_counts[index] = run.lag_counts
         self._begun = False
         self.finished += 1
+
+    @staticmethod
+    def _hand_over(before: GeneralRun, run: GeneralRun) -> None:
+        """Let a run take over the arrays of another, where they are those it would make and let grow."""
+        if before is not run:
+            alike = ("rollout_workers", "group_size", "batch_groups", "limits")
+            fit = all(getattr(before.config, name) == getattr(run.config, name) for name in alike)
+            run.held, before.held = before.held if fit else None, None
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Give what the configuration that has just come to its end recorded."""

@@ -22,6 +22,7 @@ _SMALLEST_RING = 1 << 12
 class LeanRun(Run):
     """One run of the lean loop."""
 
+    REPORT = records.LEAN_REPORT
     budget = 2_000_000  # events: about a tenth of a second
     _SCRATCH = ("log_weights", "initial")
     _ROLLOUT_COUNT = "next_rollout"
@@ -40,7 +41,7 @@ class LeanRun(Run):
     def _new_arrays(self) -> records.LeanArrays:
         slots = self.config.rollout_workers
         ring = max(_SMALLEST_RING, 1 << (4 * slots - 1).bit_length())
-        arrays = records.LeanArrays(
+        return records.LeanArrays(
             state=np.zeros(1, records.LEAN_STATE),
             tree=np.zeros(2 * self.parameters[0].leaves, np.int64),
             idle_stack=np.zeros(slots, np.int64),
@@ -52,8 +53,9 @@ class LeanRun(Run):
             initial=records.initial_state(records.LEAN_STATE),
             **self._new_rows(records.LEAN_BATCH, records.LEAN_TIMELINE, records.LEAN_ROLLOUT),
         )
-        _reset_lean_kernel(self.parameters, arrays)
-        return arrays
+
+    def _clear(self) -> None:
+        _reset_lean_kernel(self.parameters, self.held)
 
     def _make_scratch(self) -> None:
         self._hold(log_weights=np.zeros(len(self.held.ring), np.float64))
@@ -75,11 +77,9 @@ class LeanRun(Run):
         """Trained rollouts by lag."""
         return self.held.lag_counts
 
-    def summary(self) -> np.record:
-        """Close the sums as if the run went to its end without another event: every metric, a field each."""
-        metrics = np.zeros(1, records.LEAN_REPORT)
+    def summarize(self, metrics: np.ndarray) -> None:
+        """Write the metrics into an array of one record."""
         lean_metrics_kernel(self.parameters, self.held.state, metrics)
-        return metrics[0]
 
 
 class LeanCells:
@@ -96,13 +96,14 @@ class LeanCells:
         self._parameters = np.concatenate([pack(config, **record) for config in configs])
         self._recording = any(record.values())
         self._progress = np.zeros(2, np.int64)
-        self.metrics = np.zeros(len(configs), records.LEAN_REPORT)
+        self.REPORT = LeanRun.REPORT
         self.lag_counts = np.zeros((len(configs), LAG_BINS), np.int64)
         self.reasons: dict[int, str] = {}  # no run of this loop fails
 
-    def begin(self, seed: int) -> None:
-        """Start over with the first configuration at a seed."""
+    def begin(self, seed: int, metrics: np.ndarray) -> None:
+        """Start over with the first configuration at a seed; `metrics` gets a record for each."""
         self._run.use_seed(seed)
+        self.metrics = metrics
         self._progress[:] = 0
 
     @property

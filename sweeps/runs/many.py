@@ -185,11 +185,11 @@ def _run_members(
     tables: dict[str, list[dict[str, np.ndarray]]],
     progress: _Progress,
 ) -> None:
-    kind = cells.metrics.dtype
-    found = np.zeros((len(members), len(seeds)), kind)
-    done = np.ones(found.shape, bool)
+    kind = cells.REPORT
+    found = np.zeros((len(seeds), len(members)), kind)
+    done = np.ones((len(members), len(seeds)), bool)
     for seed_index, seed in enumerate(seeds):
-        cells.begin(int(seed))
+        cells.begin(int(seed), found[seed_index])
         taken = 0
         while taken < len(members):
             progress.check()
@@ -199,7 +199,6 @@ def _run_members(
                     tables[name].append(_labelled(columns, members[taken], seed_index))
             progress.add(cells.finished - taken)
             taken = cells.finished
-        found[:, seed_index] = cells.metrics
         result.lag_counts[members, seed_index] = cells.lag_counts
         for index, why in cells.reasons.items():
             done[index, seed_index] = False
@@ -209,7 +208,7 @@ def _run_members(
         if metric not in result.metrics:
             nothing = np.nan if kind[metric].kind == "f" else -1
             result.metrics[metric] = np.full(result.status.shape, nothing, kind[metric])
-        result.metrics[metric][members] = np.where(done, found[metric], result.metrics[metric][members])
+        result.metrics[metric][members] = np.where(done, found[metric].T, result.metrics[metric][members])
 
 
 def _labelled(columns: dict[str, np.ndarray], config: int, seed_index: int) -> dict[str, np.ndarray]:

@@ -100,10 +100,7 @@ def pack(
         "record_timeline": timeline,
         "record_rollouts": rollouts,
     }
-    packed = np.zeros(1, records.PARAMETERS)
-    for name, value in values.items():
-        packed[name] = value
-    return packed
+    return np.array([tuple(values[name] for name in records.PARAMETERS.names)], records.PARAMETERS)
 
 
 def _environment(config: PipelineConfig) -> int:

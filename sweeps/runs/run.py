@@ -49,6 +49,7 @@ class Run(ABC):
         For how many rollouts of a seed to keep the draws: runs of one seed and length law may share them.
     """
 
+    REPORT: ClassVar[np.dtype]  # record of the metrics
     budget: ClassVar[int]  # events, or what costs as much, of one call of the kernel
     _SCRATCH: ClassVar[tuple[str, ...]]  # arrays that are not saved
 
@@ -64,6 +65,7 @@ class Run(ABC):
         self.config = config
         self.draws = self._new_draws(config, draw_rollouts)
         self.parameters = pack(config, batches=batches, timeline=timeline, rollouts=rollouts)
+        self.held: Any = None
         self.begin(config.seed)
 
     @property
@@ -80,8 +82,10 @@ class Run(ABC):
     def begin(self, seed: int) -> None:
         """Put the run at time 0 of a seed."""
         self.use_seed(seed)
-        self.held = self._new_arrays()
-        self._make_scratch()
+        if self.held is None:
+            self.held = self._new_arrays()
+            self._make_scratch()
+        self._clear()
 
     def step(self, until_ticks: int = records.NEVER, budget: int | None = None) -> bool:
         """Call the kernel once; tell whether every event up to the time has happened.
@@ -133,7 +137,7 @@ class Run(ABC):
 
     def rows(self, table: str) -> np.ndarray | None:
         """Give the recorded rows of ``batches``, ``timeline`` or ``rollouts``; None where not asked for."""
-        if not self.parameters[0][f"record_{table}"]:
+        if not self.parameters[f"record_{table}"][0]:
             return None
         name = _TABLES[table]
         rows: np.ndarray = getattr(self.held, name)
@@ -146,9 +150,15 @@ class Run(ABC):
     def lag_counts(self) -> np.ndarray:
         """Trained rollouts by lag, int64[LAG_BINS]."""
 
-    @abstractmethod
     def summary(self) -> np.record:
         """Close the sums as if the run went to its end without another event: every metric, a field each."""
+        metrics = np.zeros(1, self.REPORT)
+        self.summarize(metrics)
+        return metrics[0]
+
+    @abstractmethod
+    def summarize(self, metrics: np.ndarray) -> None:
+        """Write the metrics into an array of one record."""
 
     def tables(self, *, core: bool = False) -> dict[str, dict[str, np.ndarray]]:
         """Give what was recorded as named columns; `core`: as a sweep keeps it, the same for both loops."""
@@ -172,7 +182,11 @@ class Run(ABC):
 
     @abstractmethod
     def _new_arrays(self) -> Any:
-        """Make the arrays of a run at time 0."""
+        """Make the arrays of a run."""
+
+    @abstractmethod
+    def _clear(self) -> None:
+        """Put the arrays at time 0: every slot idle, nothing queued."""
 
     @abstractmethod
     def _make_scratch(self) -> None:
@@ -199,11 +213,11 @@ class Run(ABC):
 
     def _new_rows(self, batch: np.dtype, timeline: np.dtype, rollout: np.dtype) -> dict[str, np.ndarray]:
         """Make first rows for what is recorded."""
-        wanted = self.parameters[0]
+        batches, of_timeline, rollouts = (self.parameters[f"record_{table}"][0] for table in _TABLES)
         return {
-            "batch_rows": np.zeros(64 * wanted.record_batches, batch),
-            "timeline_rows": np.zeros(64 * wanted.record_timeline, timeline),
-            "rollout_rows": np.zeros((64 + wanted.slots) * wanted.record_rollouts, rollout),
+            "batch_rows": np.zeros(64 * batches, batch),
+            "timeline_rows": np.zeros(64 * of_timeline, timeline),
+            "rollout_rows": np.zeros((64 + self.config.rollout_workers) * rollouts, rollout),
         }
 
 
