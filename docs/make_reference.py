@@ -15,7 +15,7 @@ import click
 
 import lagsweep
 from lagsweep import kernels
-from lagsweep.kernels.pipeline.metrics import ENGINE_METRICS, METRICS
+from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, sub_command
 from lagsweep.sweeps.config.config import PipelineConfig, field_level
 
@@ -127,7 +127,7 @@ def _metrics() -> list[str]:
         "Variables of a sweep's dataset; the second table for levels 2 and 3 only.",
         "",
     ]
-    for table in (METRICS, ENGINE_METRICS):
+    for table in (METRICS, GENERAL_METRICS):
         lines += ["| metric | type | unit | meaning |", "| --- | --- | --- | --- |"]
         lines += [f"| `{m.name}` | {m.dtype} | {m.units} | {m.long_name} |" for m in table]
         lines.append("")

@@ -39,7 +39,7 @@ _UNITS = "kernels/test_units.py::"
 _KV = "kernels/test_kv_cache.py::"
 _STALE = "test_staleness_bugs.py::"
 _INVARIANTS = "properties/test_invariants.py::"
-_ENGINE = "properties/test_engine_invariants.py::"
+_ENGINE = "properties/test_general_invariants.py::"
 
 COVERED: dict[str, tuple[str, ...]] = {
     # Checkpoints and recovery

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from lagsweep.sweeps.config.config import PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.runs.general import engine_batch
+from lagsweep.sweeps.runs.many import general_batch
 
 SEEDS = 2
 
@@ -85,7 +85,7 @@ def means_over_seeds(
     config: PipelineConfig, measures: dict[str, Callable[[dict[str, Any]], float]], seeds: int = SEEDS
 ) -> dict[str, float]:
     """Average what each measure makes of a run's metrics over seeds 0, 1, …"""
-    metrics = engine_batch([config], np.arange(seeds, dtype=np.uint64)).metrics
+    metrics = general_batch([config], np.arange(seeds, dtype=np.uint64)).metrics
     runs = [{name: values[0, seed] for name, values in metrics.items()} for seed in range(seeds)]
     return {name: float(np.mean([measure(run) for run in runs])) for name, measure in measures.items()}
 

@@ -58,9 +58,9 @@ FLOAT_METRICS: tuple[Metric, ...] = (
 METRICS: tuple[Metric, ...] = INTEGER_METRICS + FLOAT_METRICS
 METRIC_BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}
 
-# --- what the general engine reports on top (levels 2 and 3) ---
+# --- what the general loop reports on top (levels 2 and 3) ---
 
-ENGINE_INTEGER_METRICS: tuple[Metric, ...] = (
+GENERAL_INTEGER_METRICS: tuple[Metric, ...] = (
     Metric("trained_groups", "int64", "groups", "groups trained"),
     Metric("generated_groups", "int64", "groups", "groups whose last member completed"),
     Metric("admitted_groups", "int64", "groups", "groups admitted"),
@@ -84,7 +84,7 @@ ENGINE_INTEGER_METRICS: tuple[Metric, ...] = (
     ),
 )
 
-ENGINE_FLOAT_METRICS: tuple[Metric, ...] = (
+GENERAL_FLOAT_METRICS: tuple[Metric, ...] = (
     Metric("mean_start_lag", "float64", "versions", "trainer's version less behaviour version at the start"),
     Metric(
         "mean_dequeue_lag", "float64", "versions", "lag when taken by the trainer, mean over trained rollouts"
@@ -112,8 +112,8 @@ ENGINE_FLOAT_METRICS: tuple[Metric, ...] = (
     Metric("last_progress_seconds", "float64", "s", "time of the last event"),
 )
 
-ENGINE_METRICS: tuple[Metric, ...] = ENGINE_INTEGER_METRICS + ENGINE_FLOAT_METRICS
-METRIC_BY_NAME.update({metric.name: metric for metric in ENGINE_METRICS})
+GENERAL_METRICS: tuple[Metric, ...] = GENERAL_INTEGER_METRICS + GENERAL_FLOAT_METRICS
+METRIC_BY_NAME.update({metric.name: metric for metric in GENERAL_METRICS})
 
 # Why slots are idle and why the trainer waits, in the order of precedence; each limit of the ledger follows
 # the slots' list with a name of its own.

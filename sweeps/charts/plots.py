@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import xarray
 
     from ..results.frontier import Frontier
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 MOST_POINTS = 1500
 FIGURES = (THROUGHPUT, ESS, "mean_lag", "seconds_per_update", "effective_tokens_per_second")

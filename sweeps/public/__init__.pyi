@@ -69,9 +69,8 @@ from .sweeps.runs.diagnosis import (
     phase_bounds as phase_bounds,
 )
 from .sweeps.runs.many import Cancelled as Cancelled
+from .sweeps.runs.result import PipelineResult as PipelineResult, Row as Row
 from .sweeps.runs.simulate import (
-    PipelineResult as PipelineResult,
-    Row as Row,
     advance_run as advance_run,
     finish_run as finish_run,
     result_row as result_row,

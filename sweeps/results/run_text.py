@@ -12,7 +12,7 @@ from .numbers import missing
 from .text import aligned, bar, wrapped
 
 if TYPE_CHECKING:
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 _GROUPS: dict[str, tuple[str, ...]] = {
     "Throughput": (

@@ -15,10 +15,11 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..config.rules import ticks
-from .simulate import PipelineResult, Row
+from .result import PipelineResult, Row
 
 if TYPE_CHECKING:
     import polars
+
 
 PROGRESSING, STALLED, STARVED = "progressing", "stalled", "starved"
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ...kernels.pipeline.metrics import ENGINE_METRICS, METRIC_BY_NAME, METRICS, Metric
+from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric
 
 if TYPE_CHECKING:
     from .spec import SweepSpec
@@ -179,7 +179,7 @@ def parse_rule(text: str) -> Rule:
 
 def reported_metrics(spec: SweepSpec) -> tuple[Metric, ...]:
     """Give the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option."""
-    return METRICS if spec.is_level_1 else (*METRICS, *ENGINE_METRICS)
+    return METRICS if spec.is_level_1 else (*METRICS, *GENERAL_METRICS)
 
 
 def check_metric(rule: Rule, spec: SweepSpec) -> None:

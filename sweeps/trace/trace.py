@@ -24,7 +24,7 @@ from .tracks import Tracks, tracks_of
 
 if TYPE_CHECKING:
     from ..config.config import PipelineConfig
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 MOST_EVENTS = 1_000_000  # about 130 MB of JSON; the viewers stagger beyond
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import lagsweep
-from lagsweep.kernels.pipeline.metrics import ENGINE_METRICS, METRICS, MetricAttributes
+from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS, MetricAttributes
 from lagsweep.sweeps.config import settings
 from lagsweep.sweeps.spec.axes import is_whole
 
@@ -199,7 +199,7 @@ def test_the_knobs_of_all_presets_are_keyword_arguments():
 
 def test_a_result_declares_every_metric():
     kinds = {"int64": "int", "float64": "float"}
-    expected = {metric.name: kinds[metric.dtype] for metric in (*METRICS, *ENGINE_METRICS)}
+    expected = {metric.name: kinds[metric.dtype] for metric in (*METRICS, *GENERAL_METRICS)}
 
     assert MetricAttributes.__annotations__ == expected | {"stalled": "bool"}
 
