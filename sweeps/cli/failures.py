@@ -111,14 +111,13 @@ def _failure(kind: str, exit_code: int, finding: Finding) -> Failure:
 
 def _flag(error: click.ClickException) -> str:
     """Name the flag or argument that a usage error is about, if it is about one."""
-    if isinstance(error, click.BadParameter) and error.param is not None:
-        param = error.param
-        return (
-            param.opts[0]
-            if isinstance(param, click.Option) or error.ctx is None
-            else param.make_metavar(error.ctx)
-        )
-    return getattr(error, "option_name", "")
+    name = getattr(error, "option_name", None)
+    if name is None and isinstance(error, click.BadParameter) and error.param is not None:
+        if isinstance(error.param, click.Option):
+            name = error.param.opts[0]
+        elif error.ctx is not None:
+            name = error.param.make_metavar(error.ctx)
+    return name or ""
 
 
 def _about_file(error: OSError) -> Finding:
