@@ -224,7 +224,7 @@ def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
 
 
 def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
-    value = given.get(key)
+    value: Any = given.get(key)
     number = checked(
         RealNumber, f"{place}.{key}", value, rule="must be a finite number", way_out=f"Give {key} = 1."
     )
