@@ -66,8 +66,8 @@ def kernels_digest() -> str:
         numba.__version__,
         llvmlite.__version__,
         sys.version,
-        f"boundscheck={numba_config.BOUNDSCHECK}",
-        f"opt={numba_config.OPT}",
+        f"boundscheck={numba_config.BOUNDSCHECK}",  # type: ignore[attr-defined]
+        f"opt={numba_config.OPT}",  # type: ignore[attr-defined]
     ):
         digest.update(str(part).encode() + b"\0")
     return digest.hexdigest()[:32]
@@ -143,7 +143,7 @@ def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = Tr
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        options = {} if counted else {"_nrt": False}
+        options: dict[str, Any] = {} if counted else {"_nrt": False}
         dispatcher = numba.njit(
             nogil=nogil, inline="always" if inline else "never", error_model="python", **options
         )(function)

@@ -9,9 +9,10 @@ likely rows, without a table.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._jit import jit
 from ..errors import ConfigError
@@ -104,7 +105,7 @@ def _sample_rows_kernel(uniforms, rows, picked):
         picked[i] = pick_row(uniforms[i], rows)
 
 
-def make_length_table(minimum: int, cdf: Any) -> LengthTable:
+def make_length_table(minimum: int, cdf: ArrayLike) -> LengthTable:
     """Check a table and add its guide.
 
     Parameters
@@ -133,7 +134,7 @@ def make_length_table(minimum: int, cdf: Any) -> LengthTable:
     return LengthTable(int(minimum), array, guide_table(array))
 
 
-def _checked_uniforms(uniforms: Any) -> np.ndarray:
+def _checked_uniforms(uniforms: ArrayLike) -> np.ndarray:
     """Check that all values lie in [0, 1) and give them as contiguous float64."""
     array = np.ascontiguousarray(uniforms, dtype=np.float64)
     if not bool(((array >= 0.0) & (array < 1.0)).all()):
@@ -141,7 +142,26 @@ def _checked_uniforms(uniforms: Any) -> np.ndarray:
     return array
 
 
-def sample_lengths(uniforms: Any, table: Any) -> np.ndarray:
+class Table(Protocol):
+    """What lengths are drawn from: a :class:`LengthTable`, or a law."""
+
+    @property
+    def minimum(self) -> int:
+        """The smallest length."""
+        ...
+
+    @property
+    def cdf(self) -> np.ndarray:
+        """The cumulative probabilities of the lengths from the minimum on."""
+        ...
+
+    @property
+    def guide(self) -> np.ndarray:
+        """Where the search of each uniform begins."""
+        ...
+
+
+def sample_lengths(uniforms: ArrayLike, table: Table) -> np.ndarray:
     """Give the lengths for uniforms: ``minimum + searchsorted(cdf, uniforms, side="right")``.
 
     Parameters
@@ -174,7 +194,7 @@ def sample_lengths(uniforms: Any, table: Any) -> np.ndarray:
     return lengths
 
 
-def sample_rows(uniforms: Any, rows: int) -> np.ndarray:
+def sample_rows(uniforms: ArrayLike, rows: int) -> np.ndarray:
     """Give the rows for uniforms, all ``rows`` being equally likely; see :func:`pick_row`.
 
     Examples

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -156,6 +156,7 @@ class TrainingLoop:
         self.rng = np.random.default_rng(seed)
         self.python_random = random.Random(seed)
         self.records: list[UpdateRecord] = []
+        self._largest_outstanding = 0
         self._begin_record()
 
     def run(self, updates: int) -> TrainingLoop:
@@ -269,8 +270,8 @@ class TrainingLoop:
         loop.ledger = PromptLedger.from_state(state["ledger"])
         loop.queue, loop.in_flight = manifest.queue, manifest.in_flight
         loop.accepted = manifest.counters["accepted_rollouts"]
-        loop.rng = restore_rng(manifest, "numpy")
-        loop.python_random = restore_rng(manifest, "python")
+        loop.rng = cast(np.random.Generator, restore_rng(manifest, "numpy"))
+        loop.python_random = cast(random.Random, restore_rng(manifest, "python"))
         loop._begin_record()
         return loop
 

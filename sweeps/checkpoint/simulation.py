@@ -5,8 +5,7 @@ number of the next rollout is the whole state of its draws. The manifest says th
 generator that stands at that block), lists queue and rollouts in flight readably, and carries the event
 loop's arrays exactly. The digests of the laws are components: another table would be another run.
 
-Both loops are known: the fast one of level 1 (``start_run``) and the general engine (``EngineRun``), whose
-queue holds groups.
+Both loops are known: the fast one of level 1 and the general engine, whose queue holds groups.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def simulation_checkpoint(run: SingleRun | EngineRun, previous: Manifest | None 
     Parameters
     ----------
     run : SingleRun or EngineRun
-        From ``start_run``, or an engine's run; advanced or not.
+        From ``start_run``; advanced or not.
     previous : Manifest, optional
         The run's checkpoint before.
 
@@ -62,7 +61,7 @@ def simulation_checkpoint(run: SingleRun | EngineRun, previous: Manifest | None 
 
     Examples
     --------
-    >>> from lagsweep.sweeps.runs.simulate import advance_run, finish_run, start_run
+    >>> from lagsweep import advance_run, finish_run, start_run
     >>> config = PipelineConfig(duration_seconds=60)
     >>> run = start_run(config)
     >>> advance_run(run, until_seconds=20.0)
@@ -113,15 +112,13 @@ def restore_simulation(manifest: Manifest) -> SingleRun | EngineRun:
     Returns
     -------
     SingleRun or EngineRun
-        For ``advance_run`` and ``finish_run``, or with methods of its own.
+        For ``advance_run`` and ``finish_run``.
 
     Raises
     ------
     CheckpointError
         If it is the checkpoint of something else, or its configuration now gives another table.
     """
-    from ..runs.simulate import start_run
-
     state = manifest.state
     if not {"config", "engine", "record_rollouts", "arrays"} <= set(state):
         raise CheckpointError(
@@ -142,7 +139,7 @@ def restore_simulation(manifest: Manifest) -> SingleRun | EngineRun:
             )
     if state["engine"]:
         return EngineRun.from_arrays(config, state["arrays"])
-    run = start_run(config, rollouts=state["record_rollouts"])
+    run = SingleRun(config, rollouts=state["record_rollouts"])
     run.restore(state["arrays"])
     return run
 

@@ -127,7 +127,5 @@ def failure_lines(dataset: Any, most: int = 20) -> list[str]:
         at = " ".join(f"{dim}={one[dim].item()}" for dim in reasons.dims if dim in one.coords)
         lines.append(f"  cell {one['cell'].item()} {at}: {one.item()}")
     if len(places) > most:
-        lines.append(
-            f"  and {len(places) - most:,} more: lagsweep.sweeps.store.store.read_table(folder, 'failures')"
-        )
+        lines.append(f"  and {len(places) - most:,} more: lagsweep.read_table(folder, 'failures')")
     return lines

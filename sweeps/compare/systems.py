@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
+from ..execute.options import Executor, Observer
 from ..presets.registry import find_preset, preset_bound_kind, preset_lag_bound, preset_settings
 from ..presets.systems import (
     ABORT_FIELDS,
@@ -182,10 +183,10 @@ def compare_systems(
     seeds: Sequence[int] | int,
     *,
     store: str | Path | None = None,
-    executor: Any = "threads",
+    executor: Executor = "threads",
     threads: int | None = None,
     cancel: threading.Event | None = None,
-    progress: Any = None,
+    progress: Observer | None = None,
 ) -> xarray.Dataset:
     """Run every system at every seed.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import Finding
+from .help_text import level_of
 
 if TYPE_CHECKING:
     from .config import PipelineConfig
@@ -275,6 +276,5 @@ def _sequential(config: PipelineConfig) -> list[Finding]:
             "Use mode 'bounded_async' with limits that make it synchronous.",
         )
         for name, field in fields.items()
-        if field.json_schema_extra["level"] == 3
-        and getattr(config, name) != field.get_default(call_default_factory=True)
+        if level_of(field) == 3 and getattr(config, name) != field.get_default(call_default_factory=True)
     ]

@@ -174,7 +174,7 @@ def progress_for_terminal(*, quiet: bool = False) -> Progress:
     return Bar() if sys.stderr.isatty() else Plain()
 
 
-def checked_progress(progress: Any) -> Progress:
+def checked_progress(progress: object) -> Progress:
     """Read the argument ``progress`` of a sweep: None, True, a function of (done, total), or an observer.
 
     Raises

@@ -47,8 +47,8 @@ class Loops:
 
 def run_loops(profile: Profile) -> Loops:
     """Run the three loops at the profile's length: in detail at its first seed, in sums at all seeds."""
-    shared = {"duration_seconds": profile.duration_seconds, "seed": profile.first_seed}
-    bounded = {**shared, "mode": "bounded_async", "max_queue_tokens": CAP}
+    shared: dict[str, Any] = {"duration_seconds": profile.duration_seconds, "seed": profile.first_seed}
+    bounded: dict[str, Any] = {**shared, "mode": "bounded_async", "max_queue_tokens": CAP}
     configs = {
         SEQUENTIAL: PipelineConfig(mode="sequential", **shared),
         EACH: PipelineConfig(**bounded, max_policy_lag=2, sync_every_updates=1),

@@ -8,6 +8,7 @@ CSV's header and blank JSON lines are not rows.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _WAY_OUT = "Rows count from 1, without a header."
 
+AnyPath = str | os.PathLike[str]
+
 
 class Columns:
     """Some columns of one file, as they stand there.
@@ -46,7 +49,7 @@ class Columns:
         If the file cannot be read, has no such column or no row.
     """
 
-    def __init__(self, path: Any, names: Sequence[str]) -> None:
+    def __init__(self, path: AnyPath, names: Sequence[str]) -> None:
         self.path = Path(path)
         for name in names:
             if not isinstance(name, str):

@@ -9,6 +9,8 @@ from typing import Any
 from ...kernels.errors import ConfigError, nearest
 from ..checks import Flag, RealNumber, checked
 
+KnobValue = int | float | bool | str | None
+
 
 @dataclass(frozen=True)
 class Knob:
@@ -28,13 +30,13 @@ class Knob:
     """
 
     name: str
-    default: Any
+    default: KnobValue
     text: str
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
 
-    def checked(self, value: Any) -> Any:
+    def checked(self, value: object) -> KnobValue:
         """Give the value in the knob's type.
 
         Raises

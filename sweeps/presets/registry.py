@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...kernels.errors import ConfigError, nearest
 from ..checks import RealNumber, WholeNumber, checked
 from ..config.config import PipelineConfig
 from . import ahead, budget, dropping
 from .base import Preset, Workload
+
+if TYPE_CHECKING:
+    from ..config.settings import PresetSettings
 
 DEFAULT_GROUPS = 16
 DEFAULT_GROUP_SIZE = 8
@@ -188,7 +191,7 @@ def _real(name: str, value: Any) -> float:
     return checked(RealNumber, name, value, low=0, rule="must be a finite number", way_out=way_out)
 
 
-def preset_config(name: str, **fields: Any) -> PipelineConfig:
+def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig:
     """Build the configuration of a preset beside a workload.
 
     Parameters

@@ -27,26 +27,14 @@ LAG_HISTOGRAMS = {
 
 
 class EngineResult(PipelineResult):
-    """What one run of the general engine reports, beside everything of a :class:`PipelineResult`.
-
-    Attributes
-    ----------
-    lags : dict of ndarray of int64, shape (65,)
-        Trained rollouts by lag (0…63, and 64 or more), by (moment, unit): moments ``start``, ``dequeue``,
-        ``training`` and ``end`` (by the version of the last token), units ``updates`` and ``publications``.
-    slot_ticks, trainer_ticks : dict of int
-        Microseconds by what binds. Slots sum exactly to slots × measured time, the trainer to the measured
-        time.
-    length_deciles : dict of ndarray of int64, shape (10,)
-        Rollouts ``trained``, ``dropped`` (of ready groups) and ``cancelled`` by decile of the length law.
-    """
+    """What one run of the general engine reports: everything of a :class:`PipelineResult`."""
 
     def __init__(self, *arguments: Any, details: dict[str, Any]) -> None:
         super().__init__(*arguments)
-        self.lags: dict[tuple[str, str], np.ndarray] = details["lags"]
-        self.slot_ticks: dict[str, int] = details["slot_ticks"]
-        self.trainer_ticks: dict[str, int] = details["trainer_ticks"]
-        self.length_deciles: dict[str, np.ndarray] = details["length_deciles"]
+        self.lags = details["lags"]
+        self.slot_ticks = details["slot_ticks"]
+        self.trainer_ticks = details["trainer_ticks"]
+        self.length_deciles = details["length_deciles"]
 
 
 def slot_constraint_names(config: PipelineConfig) -> list[str]:

@@ -47,7 +47,7 @@ def parameters(
     whole[layout.P_SLOTS] = slots
     whole[layout.P_QUEUE_CAP] = NO_CAP if config.max_queue_tokens is None else config.max_queue_tokens
     whole[layout.P_RESERVE] = config.admission == "reserve"
-    whole[layout.P_BATCH_TOKENS] = config.batch_tokens
+    whole[layout.P_BATCH_TOKENS] = config.batch_tokens or 0
     whole[layout.P_MAX_LAG] = config.max_policy_lag
     whole[layout.P_SYNC_EVERY] = config.sync_every_updates
     whole[layout.P_SYNC_TICKS] = ticks(config.sync_seconds)

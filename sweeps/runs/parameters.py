@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -175,7 +176,7 @@ def _limits(config: PipelineConfig) -> np.ndarray:
     return np.array(rows, np.int64).reshape(len(rows), layout.LIMIT_COLUMNS)
 
 
-def _trace(config: PipelineConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _trace(config: PipelineConfig) -> tuple[Any, Any, Any, Any]:
     """Give tokens, ticks, group starts and group of each row of a trace; dummies where there is none."""
     law = config.response_length
     if law.paired_seconds is not None:

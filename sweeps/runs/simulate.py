@@ -14,13 +14,14 @@ import numpy as np
 
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline import lean_layout as layout
-from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS
+from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, MetricAttributes
 from ..config.config import PipelineConfig
 from ..config.rules import ticks
 
 if TYPE_CHECKING:
     import polars
 
+    from .general import EngineRun
     from .lean import SingleRun
 
 
@@ -60,7 +61,7 @@ class Row(Mapping[str, Any]):
         return f"Row({', '.join(f'{name}={value!r}' for name, value in self._columns.items())})"
 
 
-class PipelineResult:
+class PipelineResult(MetricAttributes):
     """What one run reports.
 
     Attributes
@@ -72,7 +73,22 @@ class PipelineResult:
         Trained rollouts by lag: 0…63, and 64 or more.
     batches, timeline, rollouts : list of Row
         One row per completed update, per event, and (on request) per rollout; times in seconds.
+    lags : dict of ndarray of int64, shape (65,)
+        Levels 2 and 3: trained rollouts by lag (0…63, and 64 or more), by (moment, unit): moments ``start``,
+        ``dequeue``, ``training`` and ``end`` (by the version of the last token), units ``updates`` and
+        ``publications``.
+    slot_ticks, trainer_ticks : dict of int
+        Levels 2 and 3: microseconds by what binds. Slots sum exactly to slots × measured time, the trainer
+        to the measured time.
+    length_deciles : dict of ndarray of int64, shape (10,)
+        Levels 2 and 3: rollouts ``trained``, ``dropped`` (of ready groups) and ``cancelled`` by decile of
+        the length law.
     """
+
+    lags: dict[tuple[str, str], np.ndarray]
+    slot_ticks: dict[str, int]
+    trainer_ticks: dict[str, int]
+    length_deciles: dict[str, np.ndarray]
 
     def __init__(
         self,
@@ -86,11 +102,13 @@ class PipelineResult:
         self.lag_counts = lag_counts
         self._columns = columns
 
-    def __getattr__(self, name: str) -> Any:
-        metrics = self.__dict__.get("metrics", {})
-        if name in metrics:
-            return metrics[name]
-        raise AttributeError(f"a result has no {name!r}; its metrics are {', '.join(metrics)}")
+    if not TYPE_CHECKING:  # type checkers see every metric by its name, so that a misspelt one is an error
+
+        def __getattr__(self, name: str) -> Any:
+            metrics = self.__dict__.get("metrics", {})
+            if name in metrics:
+                return metrics[name]
+            raise AttributeError(f"a result has no {name!r}; its metrics are {', '.join(metrics)}")
 
     def __repr__(self) -> str:
         shown = ("updates", "trained_tokens_per_second", "mean_lag", "mean_expected_normalized_ess")
@@ -172,33 +190,32 @@ def simulate_pipeline(config: PipelineConfig, *, rollouts: bool = False) -> Pipe
     if not isinstance(config, PipelineConfig):
         way_out = "Build one, as PipelineConfig(max_policy_lag=4)."
         raise ConfigError("config", "must be a PipelineConfig", config, way_out)
-    if not config.is_level_1:
-        from .general import engine_simulate
-
-        return engine_simulate(config, rollouts=rollouts)
     run = start_run(config, rollouts=rollouts)
     advance_run(run)
     return finish_run(run)
 
 
-def start_run(config: PipelineConfig, *, rollouts: bool = False) -> SingleRun:
-    """Put a level 1 run at time 0.
+def start_run(config: PipelineConfig, *, rollouts: bool = False) -> SingleRun | EngineRun:
+    """Put a run of any level at time 0; it can stop anywhere, be saved, and go on.
 
-    Raises
-    ------
-    ConfigError
-        For a configuration with options of levels 2 or 3.
+    Examples
+    --------
+    >>> run = start_run(PipelineConfig(publication="pause", duration_seconds=30))
+    >>> advance_run(run, until_seconds=10), advance_run(run)
+    (False, True)
+    >>> finish_run(run).updates
+    2
     """
-    from .lean import SingleRun
+    if config.is_level_1:
+        from .lean import SingleRun
 
-    if not config.is_level_1:
-        raise ConfigError(
-            "config", "must be a level 1 configuration", config.to_dict(), "Use simulate_pipeline."
-        )
-    return SingleRun(config, rollouts=rollouts)
+        return SingleRun(config, rollouts=rollouts)
+    from .general import EngineRun
+
+    return EngineRun(config, batches=True, timeline=True, rollouts=rollouts)
 
 
-def advance_run(run: SingleRun, until_seconds: float | None = None) -> bool:
+def advance_run(run: SingleRun | EngineRun, until_seconds: float | None = None) -> bool:
     """Let every event up to a time happen (none: up to the end) and nothing else.
 
     Returns
@@ -206,13 +223,21 @@ def advance_run(run: SingleRun, until_seconds: float | None = None) -> bool:
     bool
         Whether the run has come to its end.
     """
+    from .lean import SingleRun
+
+    if not isinstance(run, SingleRun):
+        return run.advance(until_seconds)
     until = layout.NEVER if until_seconds is None else ticks(until_seconds)
     run.advance(until)
     return bool(run.workspace.state[layout.S_ENDED]) or until >= int(run.params[layout.P_HORIZON])
 
 
-def finish_run(run: SingleRun) -> PipelineResult:
+def finish_run(run: SingleRun | EngineRun) -> PipelineResult:
     """Close a run that was advanced to its end and give what it reports."""
+    from .lean import SingleRun
+
+    if not isinstance(run, SingleRun):
+        return run.result()
     integers, floats = run.summary()
     metrics: dict[str, Any] = {metric.name: int(value) for metric, value in zip(INTEGER_METRICS, integers)}
     metrics["stalled"] = bool(metrics["stalled"])

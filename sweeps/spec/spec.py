@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -27,9 +27,26 @@ from .seeds import seeds_to_plain
 if TYPE_CHECKING:
     import xarray
 
+    from ..execute.options import RunOptions
+
 TABLES = ("batches", "timeline", "rollouts")
 SPEC_VERSION = 1
 DEFAULT_NAME = "sweep"
+
+
+class SpecParts(TypedDict, total=False):
+    """The parts of a spec, for :meth:`SweepSpec.replace`."""
+
+    base: PipelineConfig
+    design: Design
+    seeds: tuple[int, ...]
+    constraints: tuple[str, ...]
+    name: str
+    baseline: bool
+    masks: bool
+    tables: tuple[str, ...]
+    until: str | None
+    runner: Callable[..., xarray.Dataset] | None
 
 
 @dataclass(frozen=True)
@@ -139,10 +156,14 @@ class SweepSpec:
             If the cell's settings contradict each other.
         """
         settings = self.design.settings(cell)
-        changes = {name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()}
-        return self.base.replace(**changes, **({} if seed is None else {"seed": seed}))
+        changes: dict[str, Any] = {
+            name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()
+        }
+        if seed is not None:
+            changes["seed"] = seed
+        return self.base.replace(**changes)
 
-    def replace(self, **changes: Any) -> SweepSpec:
+    def replace(self, **changes: Unpack[SpecParts]) -> SweepSpec:
         """Give a copy with some parts changed."""
         return replace(self, **changes)
 
@@ -184,7 +205,7 @@ class SweepSpec:
         """Give the spec as one line of JSON."""
         return json.dumps(self.to_plain(), separators=(",", ":"))
 
-    def run(self, **options: Any) -> xarray.Dataset:
+    def run(self, **options: Unpack[RunOptions]) -> xarray.Dataset:
         """Run the sweep; the options are those of :func:`lagsweep.run_sweep` from ``store`` on.
 
         Raises

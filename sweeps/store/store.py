@@ -39,6 +39,7 @@ from .lock import StoreLock, is_held
 from .tables import FAILURES, read_unit_tables, remove_leftovers, table_path, write_unit_tables
 
 if TYPE_CHECKING:
+    import polars
     import xarray
 
 ZARR_NAME = "cells.zarr"
@@ -313,7 +314,7 @@ def _reasons(folder: Path, dataset: xarray.Dataset) -> dict[tuple[int, int], str
     }
 
 
-def read_table(path: str | Path, table: str) -> Any:
+def read_table(path: str | Path, table: str) -> polars.LazyFrame:
     """Open a stored long table as a polars LazyFrame; rows carry ``cell`` and ``seed``.
 
     Parameters

@@ -18,12 +18,11 @@ HERE = Path(__file__).resolve().parents[2]
 # From the ground up; what stands on one line may not import each other. Files between the rooms have lines
 # of their own.
 FLOORS = (
-    ("kernels.errors", "kernels._jit"),
+    ("kernels.errors", "kernels._jit", "kernels._lazy"),
     ("kernels._arguments",),
     ("kernels.draws", "kernels.memory"),
     ("kernels.pipeline", "kernels.staleness", "kernels.overlap", "kernels.sync", "kernels.recovery"),
     ("kernels.contract", "kernels.masks", "kernels.admission_rules"),
-    ("kernels._names",),
     ("kernels",),
     ("sweeps.files", "sweeps.json_text"),
     ("sweeps.frame_files", "sweeps.checks"),

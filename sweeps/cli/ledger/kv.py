@@ -58,7 +58,7 @@ def _sums(options: dict[str, Any]) -> dict[str, Any]:
         needed = kv_cache_bytes(
             options["sequences"], tokens, count, block_tokens=options["block_tokens"], **shape
         )
-        per_token = kv_cache_bytes(1, 1, count, **shape)
+        per_token = int(kv_cache_bytes(1, 1, count, **shape))
         one = {"stage": stage, "layers": count, "bytes_per_token": per_token, "needed_bytes": needed}
         if pool is not None:
             one |= _admitted(pool[stage if len(pool) > 1 else 0], per_token, options)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ....kernels._arguments import Integers
 from ....kernels.memory.units import BYTES_PER_GB, BYTES_PER_GIB, human_bytes
 from ...results.text import folded, grid, terminal_width
 
@@ -51,7 +52,7 @@ def _rows(ledger: Ledger) -> list[tuple[str, str, str, str]]:
     peak = ledger.peak
     room = ledger.settings.device_bytes - ledger.settings.reserve_bytes
 
-    def row(name: str, size: int) -> tuple[str, str, str, str]:
+    def row(name: str, size: Integers) -> tuple[str, str, str, str]:
         return name, f"{size / BYTES_PER_GIB:.2f}", f"{size / BYTES_PER_GB:.2f}", f"{100 * size / room:.1f} %"
 
     rows = []
@@ -65,8 +66,9 @@ def _rows(ledger: Ledger) -> list[tuple[str, str, str, str]]:
 
 def _fits(ledger: Ledger) -> list[str]:
     peak, settings = ledger.peak, ledger.settings
-    lack = peak.headroom_bytes < 0
-    left = f"{human_bytes(abs(peak.headroom_bytes))} {'missing' if lack else 'left'}"
+    headroom = int(peak.headroom_bytes or 0)
+    lack = headroom < 0
+    left = f"{human_bytes(abs(headroom))} {'missing' if lack else 'left'}"
     limit = ledger.record.shape.max_positions
     beyond = limit is not None and ledger.longest_context_tokens > limit
     positions = f" (the config allows {limit:,})" if beyond else ""
