@@ -178,7 +178,7 @@ def findings_of(error: ValidationError, known: Iterable[str]) -> list[Finding]:
             findings += worded.findings
             continue
         field = ".".join(str(part) for part in found["loc"] if not str(part).startswith("function"))
-        rule, way_out = _rule_and_way_out(found, known)
+        rule, way_out = _rule_and_way_out({**found}, known)
         value = NO_VALUE if found["type"] == "missing" else found["input"]
         findings.append(Finding(field, rule, value, way_out))
     return findings

@@ -86,7 +86,7 @@ def write_comparison_page(
     return target
 
 
-def _tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+def _tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Give the tables; a row lights up with its system in the charts."""
     lags = [
         [

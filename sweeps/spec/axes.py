@@ -10,7 +10,7 @@ import json
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, SupportsIndex, get_args
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -228,7 +228,8 @@ def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
     number = checked(
         RealNumber, f"{place}.{key}", value, rule="must be a finite number", way_out=f"Give {key} = 1."
     )
-    return operator.index(value) if hasattr(value, "__index__") else number  # a whole one stays exact
+    # A whole number stays exact.
+    return operator.index(value) if isinstance(value, SupportsIndex) else float(number)
 
 
 def _by_count(given: Mapping[str, Any], low: float, high: float, scale: str, place: str) -> list[float]:
