@@ -63,11 +63,12 @@ def look(
     lines = {"gridColor": line, "domainColor": line, "tickColor": line}
     axis = {"labelColor": dim, "titleColor": ink, "titleFontSize": 12, "labelFontSize": 11, **fonts, **lines}
     legend = {"labelColor": ink, "titleColor": dim, "labelFontSize": 12, "symbolOpacity": 1, **fonts}
+    beside = {"direction": "horizontal", "margin": 18, "anchor": "start"}
     return {
         "background": background,
         "font": font,
         "axis": axis,
-        "legend": {**legend, "orient": "top"},
+        "legend": {**legend, "orient": "top", "layout": {"top": beside}},
         "title": {"color": ink, "fontWeight": 600},
         "view": {"stroke": None},
     }

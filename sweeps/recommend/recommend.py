@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError
 from ..checks import RealNumber, WholeNumber, checked
+from ..json_text import plain_data
 from ..results.cells import mean_interval
 from ..results.frontier import ESS, THROUGHPUT
 from .compare import (
@@ -99,9 +100,7 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain data for JSON (None for NaN)."""
-        from .text import as_plain
-
-        return as_plain(self) | {"settled": self.settled}
+        return plain_data(asdict(self)) | {"settled": self.settled}
 
     def __str__(self) -> str:
         from .text import recommendation_text
