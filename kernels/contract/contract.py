@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._arguments import whole_numbers
-from ..errors import ConfigError, ContractError, message
+from ..errors import ConfigError, ContractError
 from .batch import BatchCheck
 from .findings import ContractFinding, make_finding
 from .record import ContractLimits, RecordCheck
@@ -110,9 +110,7 @@ class RolloutContract:
         }
         if max_policy_lag is not None and trainer_version is None and published_version is None:
             way_out = "Give trainer_version or published_version."
-            raise ConfigError(
-                message("max_policy_lag", "needs a version to count from", max_policy_lag, way_out)
-            )
+            raise ConfigError("max_policy_lag", "needs a version to count from", max_policy_lag, way_out)
         eos = None
         if eos_token_ids is not None:
             ids = whole_numbers("eos_token_ids", np.atleast_1d(eos_token_ids), minimum=0)
@@ -239,9 +237,7 @@ def batch_contract_errors(
         check = contract.check(record)
         batch.add(place, check)
         for found in check.findings:
-            path = f"records[{place}].{found.path}"
-            text = f"records[{place}].{found}"
-            findings.append(ContractFinding(text, found.code, path, found.severity, found.occurrences))
+            findings.append(found.within(f"records[{place}]."))
     findings.extend(found for _, found in batch.findings())
     return findings if warnings else [f for f in findings if f.severity == "error"]
 
@@ -270,4 +266,4 @@ def require_contract(record: object, **limits: Unpack[Limits]) -> None:
     """
     errors = RolloutContract(**limits).errors(record)
     if errors:
-        raise ContractError("\n".join(errors))
+        raise ContractError(*(found.parts for found in errors))

@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from numpy.typing import ArrayLike
 
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 _MASK_64 = 2**64 - 1
 _ROUNDS = 10
@@ -213,10 +213,10 @@ def _normals_kernel(words, values):
 def _whole(field: str, value: Any, low: int, high: int) -> int:
     """Check a whole number within [low, high] and give it as int."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise ConfigError(message(field, "must be a whole number", value, "Give an integer."))
+        raise ConfigError(field, "must be a whole number", value, "Give an integer.")
     if not low <= value <= high:
         raise ConfigError(
-            message(field, f"must be at least {low} and at most {high}", value, "Give a value in that range.")
+            field, f"must be at least {low} and at most {high}", value, "Give a value in that range."
         )
     return int(value)
 
@@ -265,7 +265,7 @@ def _checked_words(words: ArrayLike) -> np.ndarray:
     array = np.asarray(words)
     if array.dtype != np.uint64:
         raise ConfigError(
-            message("words", "must be uint64", str(array.dtype), "Give words of philox_words, unconverted.")
+            "words", "must be uint64", str(array.dtype), "Give words of philox_words, unconverted."
         )
     return np.ascontiguousarray(array)
 

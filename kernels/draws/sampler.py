@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from .length_table import (
     LawMoments,
     LengthTable,
@@ -138,14 +138,7 @@ def _checked_uniforms(uniforms: ArrayLike) -> np.ndarray:
     """Check that all values lie in [0, 1) and give them as contiguous float64."""
     array = np.ascontiguousarray(uniforms, dtype=np.float64)
     if not bool(((array >= 0.0) & (array < 1.0)).all()):
-        raise ConfigError(
-            message(
-                "uniforms",
-                "must be in [0, 1)",
-                array,
-                "Make them with lagsweep.kernels.uniforms.",
-            )
-        )
+        raise ConfigError("uniforms", "must be in [0, 1)", array, "Make them with lagsweep.kernels.uniforms.")
     return array
 
 
@@ -210,7 +203,7 @@ def sample_rows(uniforms: ArrayLike, rows: int) -> np.ndarray:
     [0, 2, 3]
     """
     if isinstance(rows, bool | np.bool_) or not isinstance(rows, int | np.integer) or not 1 <= rows < 2**53:
-        raise ConfigError(message("rows", "must be a whole number of at least 1", rows, "Give rows to pick."))
+        raise ConfigError("rows", "must be a whole number of at least 1", rows, "Give rows to pick.")
     array = _checked_uniforms(uniforms)
     picked = np.empty(np.shape(uniforms), dtype=np.int64)
     _sample_rows_kernel(array.reshape(-1), np.int64(rows), picked.reshape(-1))

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._arguments import Integers, Numbers
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_divides, check_shapes, count
 
 RECOMPUTE = ("none", "selective", "full")
@@ -54,7 +54,7 @@ class ActivationMemory:
 
 def _flag(field: str, value: Any) -> bool:
     if value is not True and value is not False:
-        raise ConfigError(message(field, "must be True or False", value, "Give a truth value."))
+        raise ConfigError(field, "must be True or False", value, "Give a truth value.")
     return value
 
 
@@ -99,7 +99,7 @@ def _token_bytes(
 def _check_recompute(recompute: str) -> None:
     if recompute not in RECOMPUTE:
         way_out = nearest(str(recompute), RECOMPUTE) or "Choose one."
-        raise ConfigError(message("recompute", f"must be one of {', '.join(RECOMPUTE)}", recompute, way_out))
+        raise ConfigError("recompute", f"must be one of {', '.join(RECOMPUTE)}", recompute, way_out)
 
 
 def _read_sizes(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._arguments import Integers, Numbers
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_shapes, count
 
 # DeepSeek's fp8 layout: the latent in fp8 with one fp32 scale per 128 values, the rotary part in bf16.
@@ -40,12 +40,10 @@ def heads_on_rank(num_kv_heads: Exact, tensor_parallel: Exact) -> Exact:
     copies = ranks - ranks.floor_divide(heads) * heads
     if split.minimum(copies).largest():
         raise ConfigError(
-            message(
-                "tensor_parallel",
-                "must divide num_kv_heads, or be a multiple of it so that heads are repeated",
-                ranks.numerator,
-                f"num_kv_heads is {heads.numerator}.",
-            )
+            "tensor_parallel",
+            "must divide num_kv_heads, or be a multiple of it so that heads are repeated",
+            ranks.numerator,
+            f"num_kv_heads is {heads.numerator}.",
         )
     return heads.ceil_divide(ranks)
 
@@ -152,7 +150,7 @@ def latent_token_bytes(
     """Give what one token of one latent-attention layer keeps, as an exact amount."""
     if layout not in LATENT_LAYOUTS:
         way_out = nearest(str(layout), LATENT_LAYOUTS) or "Choose one."
-        raise ConfigError(message("layout", f"must be one of {', '.join(LATENT_LAYOUTS)}", layout, way_out))
+        raise ConfigError("layout", f"must be one of {', '.join(LATENT_LAYOUTS)}", layout, way_out)
     latent = count("kv_lora_rank", kv_lora_rank, minimum=1)
     rotary = count("rope_head_dim", rope_head_dim)
     check_shapes(kv_lora_rank=latent, rope_head_dim=rotary)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._arguments import Integers, Numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ._exact import amount, check_shapes, count
 from .kv_cache import token_layer_bytes
 
@@ -89,15 +89,13 @@ def max_sequences(
     )
     if each.smallest() <= 0:
         way_out = "Give kv_cache_bytes(1, 1, ...)."
-        raise ConfigError(message("bytes_per_token", "must be above 0", bytes_per_token, way_out))
+        raise ConfigError("bytes_per_token", "must be above 0", bytes_per_token, way_out)
     if np.any(np.asarray(prefix.numerator > tokens.numerator)):
         raise ConfigError(
-            message(
-                "shared_prefix_tokens",
-                "must not exceed tokens_per_sequence",
-                shared_prefix_tokens,
-                "The prompt is part of the sequence.",
-            )
+            "shared_prefix_tokens",
+            "must not exceed tokens_per_sequence",
+            shared_prefix_tokens,
+            "The prompt is part of the sequence.",
         )
     blocks = budget.floor_divide(each * block)
     shared = prefix.floor_divide(block)
@@ -166,7 +164,7 @@ def group_cache_tokens(
         return (shared + own).result("group_cache_tokens")
     if not response.shape:
         rule = "must list the group's members when group_size is left out"
-        raise ConfigError(message("response_tokens", rule, response_tokens, "Give group_size or a list."))
+        raise ConfigError("response_tokens", rule, response_tokens, "Give group_size or a list.")
     check_shapes(prompt_tokens=prompt.along_last(), response_tokens=response, block_tokens=block.along_last())
     own = (tail.along_last() + response).ceil_divide(block.along_last()) * block.along_last()
     return (shared + own.total()).result("group_cache_tokens")
@@ -235,9 +233,7 @@ def stage_capacity(
     block = count("block_tokens", block_tokens, minimum=1)
     if len(layers.shape) != 1 or not layers.shape[0]:
         raise ConfigError(
-            message(
-                "layers_per_stage", "must list the stages", layers_per_stage, "Give one number per stage."
-            )
+            "layers_per_stage", "must list the stages", layers_per_stage, "Give one number per stage."
         )
     check_shapes(layers_per_stage=layers, available_bytes=room)
     each = layers * token_layer_bytes(

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .._arguments import Integers, Numbers
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_shapes, count
 from .kv_cache import latent_token_bytes, token_layer_bytes
 
@@ -85,7 +85,7 @@ def _policy(window_policy: str) -> str:
     if window_policy not in WINDOW_POLICIES:
         way_out = nearest(str(window_policy), WINDOW_POLICIES) or "Choose one; the module explains them."
         rule = f"must be one of {', '.join(WINDOW_POLICIES)}"
-        raise ConfigError(message("window_policy", rule, window_policy, way_out))
+        raise ConfigError("window_policy", rule, window_policy, way_out)
     return window_policy
 
 
@@ -202,7 +202,7 @@ def hybrid_kv_cache_bytes(
     """
     kinds = tuple(layers)
     if not kinds:
-        raise ConfigError(message("layers", "must hold at least one layer", [], "List the model's layers."))
+        raise ConfigError("layers", "must hold at least one layer", [], "List the model's layers.")
     policy = _policy(window_policy)
     sequences = count("num_sequences", num_sequences)
     tokens = count("tokens_per_sequence", tokens_per_sequence)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from .._arguments import Integers, Numbers
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from ._exact import count
 from .shapes import ExpertShape, ModelShape
 
@@ -239,6 +239,6 @@ def lora_parameters(
         known = {tensor.name.rpartition(".")[2] for tensor in matrices}
         for name in sorted(names - known):
             hint = nearest(name, [*known, *parts]) or f"Known are {', '.join(sorted(known))}."
-            raise ConfigError(message("targets", "must name matrices of the model", name, hint))
+            raise ConfigError("targets", "must name matrices of the model", name, hint)
         chosen = [tensor for tensor in matrices if tensor.name.rpartition(".")[2] in names]
     return (ranks * sum(sum(tensor.shape) * tensor.copies for tensor in chosen)).result("lora_parameters")

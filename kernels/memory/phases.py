@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arguments import Integers, Numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ._exact import Exact, amount, check_shapes
 
 
@@ -48,7 +48,7 @@ def _components(phase: Any, parts: Any) -> dict[Any, Exact]:
         parts = list(parts)
     if not isinstance(parts, list | tuple):
         way_out = "Give {phase: {name: bytes}} or {phase: [bytes, ...]}."
-        raise ConfigError(message(field, "must list its components", parts, way_out))
+        raise ConfigError(field, "must list its components", parts, way_out)
     return {place: amount(f"{field}[{place}]", value) for place, value in enumerate(parts)}
 
 
@@ -119,7 +119,7 @@ def peak_memory(
     """
     if not isinstance(phases, Mapping) or not phases:
         rule = "must name at least one phase" if isinstance(phases, Mapping) else "must map names to sizes"
-        raise ConfigError(message("phases", rule, phases, "Give {'rollout': [...], 'training': [...]}."))
+        raise ConfigError("phases", rule, phases, "Give {'rollout': [...], 'training': [...]}.")
     read = {phase: _components(phase, parts) for phase, parts in phases.items()}
     device = None if device_bytes is None else amount("device_bytes", device_bytes)
     flat = {f"{phase}[{name}]": value for phase, parts in read.items() for name, value in parts.items()}

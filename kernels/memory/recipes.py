@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from ._exact import count
 
 
@@ -106,9 +106,7 @@ def recipe_named(name: str | None) -> Recipe:
         return RECIPES["adam_mixed"]
     if name not in RECIPES:
         hint = nearest(str(name), RECIPES)
-        raise ConfigError(
-            message("recipe", f"must be one of {', '.join(RECIPES)}", name, hint or "Choose one.")
-        )
+        raise ConfigError("recipe", f"must be one of {', '.join(RECIPES)}", name, hint or "Choose one.")
     return RECIPES[name]
 
 
@@ -120,7 +118,7 @@ def _tensors(tensors: Iterable[tuple[Sequence[int], int]]) -> list[tuple[tuple[i
             sides = tuple(shape)
         except TypeError:
             raise ConfigError(
-                message("tensors", "must be pairs of (shape, copies)", pair, "Write ((4096, 1024), 32).")
+                "tensors", "must be pairs of (shape, copies)", pair, "Write ((4096, 1024), 32)."
             ) from None
         whole = tuple(count("tensors", side).result("tensors") for side in sides)
         checked.append((whole, count("tensors", copies).result("tensors")))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arguments import Integers, Numbers
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_divides, check_shapes, count
 from .state import TERMS, ModelState, StateTerm
 
@@ -60,7 +60,7 @@ def _stages(zero_stage: Any) -> Exact:
     stages = count("zero_stage", zero_stage)
     if stages.bound > 3:
         raise ConfigError(
-            message("zero_stage", "must be 0, 1, 2 or 3", zero_stage, "Stage 3 shards everything (FSDP).")
+            "zero_stage", "must be 0, 1, 2 or 3", zero_stage, "Stage 3 shards everything (FSDP)."
         )
     return stages
 
@@ -70,7 +70,7 @@ def _sharded_names(sharded: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         if name not in TERMS:
             hint = nearest(str(name), TERMS) or "Name the terms that are cut."
-            raise ConfigError(message("sharded", f"must name terms out of {', '.join(TERMS)}", name, hint))
+            raise ConfigError("sharded", f"must name terms out of {', '.join(TERMS)}", name, hint)
     return names
 
 
@@ -206,12 +206,10 @@ def ideal_sharded_memory(
             or not np.all(np.asarray(zero_stage) == 3)
         ):
             raise ConfigError(
-                message(
-                    "state",
-                    "must be a model state when anything but the world size is chosen",
-                    state,
-                    "Build it with model_state_bytes, which knows the terms.",
-                )
+                "state",
+                "must be a model state when anything but the world size is chosen",
+                state,
+                "Build it with model_state_bytes, which knows the terms.",
             )
         return _shard_total(state, world)
     stages = _stages(zero_stage)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._arguments import Integers, Numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ._exact import Exact, amount, check_shapes, count
 from .recipes import recipe_named
 
@@ -106,24 +106,20 @@ def _check_trainable(parameters: Exact, trainable: Exact) -> None:
     more = trainable.numerator > parameters.numerator
     if more.any() if hasattr(more, "any") else more:
         raise ConfigError(
-            message(
-                "trainable_parameters",
-                "must not exceed parameters, which count the adapters too",
-                trainable.numerator,
-                f"Add the adapters to parameters ({parameters.numerator!r}).",
-            )
+            "trainable_parameters",
+            "must not exceed parameters, which count the adapters too",
+            trainable.numerator,
+            f"Add the adapters to parameters ({parameters.numerator!r}).",
         )
 
 
 def _check_extra(recipe: str | None, optimizer_extra_bytes: Any) -> None:
     if recipe == "adafactor" and optimizer_extra_bytes is None:
         raise ConfigError(
-            message(
-                "optimizer_extra_bytes",
-                "is required with the recipe 'adafactor', whose state depends on tensor shapes",
-                None,
-                "Give adafactor_state_bytes(shapes).",
-            )
+            "optimizer_extra_bytes",
+            "is required with the recipe 'adafactor', whose state depends on tensor shapes",
+            None,
+            "Give adafactor_state_bytes(shapes).",
         )
 
 

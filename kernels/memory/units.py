@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arguments import Numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ._exact import read
 
 BYTES_PER_GIB = 2**30
@@ -120,12 +120,10 @@ def parse_bytes(text: str, *, field: str = "size") -> int:
     found = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if found is None or found["unit"] not in _UNIT_BYTES:
         raise ConfigError(
-            message(
-                field,
-                "must be a number with a unit that has one meaning",
-                text,
-                "Write 80GB for 80 * 10**9 bytes or 80GiB for 80 * 2**30; G and Gb are not guessed.",
-            )
+            field,
+            "must be a number with a unit that has one meaning",
+            text,
+            "Write 80GB for 80 * 10**9 bytes or 80GiB for 80 * 2**30; G and Gb are not guessed.",
         )
     size = Fraction(found["number"].replace("_", "")) * _UNIT_BYTES[found["unit"]]
     return -(-size.numerator // size.denominator)

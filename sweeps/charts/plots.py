@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..results.frontier import ESS, THROUGHPUT
 
 if TYPE_CHECKING:
     import altair
     import xarray
 
+    from ..results.frontier import Frontier
     from ..runs.simulate import PipelineResult
 
 MOST_POINTS = 1500
@@ -49,17 +50,23 @@ def plot_frontier(
     'line'
     """
     from ..results.frontier import frontier
+
+    return chart_of(frontier(ds, throughput=throughput, ess=ess, confidence=confidence))
+
+
+def chart_of(found: Frontier, *, always: Sequence[int] = (), linked: bool = False) -> altair.LayerChart:
+    """Draw a frontier; of a large one some cells and those in `always`."""
     from .frontier import frontier_chart, frontier_rows
 
-    found = frontier(ds, throughput=throughput, ess=ess, confidence=confidence)
-    rows = frontier_rows(thinned(found.frame).to_dicts(), throughput, ess, found.axes)
+    cells = thinned(found.frame, always=always).to_dicts()
     return frontier_chart(
-        rows,
-        throughput=throughput,
-        ess=ess,
+        frontier_rows(cells, found.throughput, found.ess, found.axes),
+        throughput=found.throughput,
+        ess=found.ess,
         axes=found.axes,
         baseline=found.baseline,
-        confidence=confidence,
+        confidence=found.confidence,
+        linked=linked,
     )
 
 
@@ -176,10 +183,10 @@ def plot_lag(
         cells = list(dict.fromkeys(row["cell"] for _, row in found))
     if not cells:
         way_out = "Name cells, or sweep settings under which something is trained."
-        raise ConfigError(message("cells", "must have trained rollouts, and none has", None, way_out))
+        raise ConfigError("cells", "must have trained rollouts, and none has", None, way_out)
     if len(cells) > MOST_CELLS:
         raise ConfigError(
-            message("cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts.")
+            "cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts."
         )
     return lag_chart(
         lag_rows_of(ds, [find_cell(ds, cell) for cell in cells], confidence), confidence=confidence
@@ -194,8 +201,8 @@ def lag_rows_of(
     import xarray
 
     from ..results.cells import cell_coordinates
+    from ..results.words import short_label
     from .lag import lag_rows
-    from .style import short_label
 
     cells, axes = cell_coordinates(ds)
     dims = [dim for dim in ds["status"].dims if dim != "seed"]

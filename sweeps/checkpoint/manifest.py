@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import operator
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import CheckpointError, ConfigError, message, nearest
+from ...kernels.errors import CheckpointError, ConfigError, nearest
+from ..checks import Counted, checked
 from .codec import decode
 
 FORMAT = "lagsweep.checkpoint"
@@ -159,12 +159,10 @@ def merged_components(components: Mapping[str, Any] | None) -> dict[str, Any]:
         plain = isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 2**53)
         if not isinstance(name, str) or not plain:
             raise ConfigError(
-                message(
-                    f"components.{name}",
-                    "must be text, a flag or a number below 2**53, under a text name",
-                    value,
-                    "Give a version or a count, e.g. {'workers': 2}.",
-                )
+                f"components.{name}",
+                "must be text, a flag or a number below 2**53, under a text name",
+                value,
+                "Give a version or a count, e.g. {'workers': 2}.",
             )
         merged[name] = value
     return merged
@@ -172,14 +170,9 @@ def merged_components(components: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def whole_number(name: str, value: Any, bits: int = 53) -> int:
     """Check one counter: whole, not bool, 0 <= value < 2**53 (exact in any JSON reader), or another limit."""
-    if isinstance(value, bool | np.bool_):
-        raise ConfigError(message(name, "must be a whole number", value, "Give a count."))
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ConfigError(message(name, "must be a whole number", value, "Give a count.")) from None
+    number = checked(Counted, name, value, way_out="Give a count.")
     if not 0 <= number < 2**bits:
-        raise ConfigError(message(name, f"must be at least 0 and below 2**{bits}", number, "Give a count."))
+        raise ConfigError(name, f"must be at least 0 and below 2**{bits}", number, "Give a count.")
     return number
 
 
@@ -221,33 +214,27 @@ def manifest_from_dict(data: Mapping[str, Any], source: str = "checkpoint") -> M
     """
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise DamagedCheckpointError(
-            message(
-                source,
-                f"must be a checkpoint manifest (format {FORMAT!r})",
-                data.get("format") if isinstance(data, Mapping) else type(data).__name__,
-                "Give a file that save_checkpoint wrote.",
-            )
+            source,
+            f"must be a checkpoint manifest (format {FORMAT!r})",
+            data.get("format") if isinstance(data, Mapping) else type(data).__name__,
+            "Give a file that save_checkpoint wrote.",
         )
     version = data.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise CheckpointError(
-            message(
-                f"{source}: schema_version",
-                f"must be {SCHEMA_VERSION}, the one that this lagsweep reads",
-                version,
-                "Load it with the lagsweep named in its components.",
-            )
+            f"{source}: schema_version",
+            f"must be {SCHEMA_VERSION}, the one that this lagsweep reads",
+            version,
+            "Load it with the lagsweep named in its components.",
         )
     payload = copy.deepcopy(dict(data))
     expected, recorded = content_digest(payload), payload.get("digest")
     if recorded != expected:
         raise DamagedCheckpointError(
-            message(
-                f"{source}: digest",
-                f"must match the content, which has {expected[:12]}…",
-                recorded,
-                "The file was altered or damaged; resume from an older checkpoint.",
-            )
+            f"{source}: digest",
+            f"must match the content, which has {expected[:12]}…",
+            recorded,
+            "The file was altered or damaged; resume from an older checkpoint.",
         )
     _check_fields(payload, source)
     return Manifest(payload)
@@ -259,12 +246,10 @@ def _check_fields(payload: dict[str, Any], source: str) -> None:
     unknown = [name for name in payload if name not in FIELDS]
     if missing or unknown:
         raise CheckpointError(
-            message(
-                source,
-                "must have exactly the fields of its schema",
-                f"missing {missing}, unknown {unknown}",
-                "Give a file that save_checkpoint wrote.",
-            )
+            source,
+            "must have exactly the fields of its schema",
+            f"missing {missing}, unknown {unknown}",
+            "Give a file that save_checkpoint wrote.",
         )
     try:
         for name in COUNTERS:
@@ -273,8 +258,10 @@ def _check_fields(payload: dict[str, Any], source: str) -> None:
             whole_number(f"counters.{name}", value)
         for name in ("components", "rng_state", "files"):
             if not isinstance(payload[name], dict):
-                raise ConfigError(message(name, "must be a mapping", payload[name], "It was edited."))
-    except (ConfigError, AttributeError) as error:
+                raise ConfigError(name, "must be a mapping", payload[name], "It was edited.")
+    except ConfigError as error:
+        raise CheckpointError(*error.within(f"{source}: ").findings) from error
+    except AttributeError as error:
         raise CheckpointError(f"{source}: {error}") from error
 
 
@@ -337,16 +324,14 @@ def _shown(name: str, components: Mapping[str, Any]) -> str:
 def _allowed_names(allow_changed: Iterable[str], known: set[str]) -> set[str]:
     if isinstance(allow_changed, str):
         raise ConfigError(
-            message("allow_changed", "must be a list of names", allow_changed, f"Pass [{allow_changed!r}].")
+            "allow_changed", "must be a list of names", allow_changed, f"Pass [{allow_changed!r}]."
         )
     names = set(allow_changed)
     for name in names - known:
         raise ConfigError(
-            message(
-                "allow_changed",
-                f"must name components of the checkpoint: {', '.join(sorted(known))}",
-                name,
-                nearest(str(name), known) or "Leave it out.",
-            )
+            "allow_changed",
+            f"must name components of the checkpoint: {', '.join(sorted(known))}",
+            name,
+            nearest(str(name), known) or "Leave it out.",
         )
     return names

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import CheckpointError, message
+from ...kernels.errors import CheckpointError
 from ...kernels.pipeline import lean_layout as pipeline_layout
 from ...kernels.pipeline import state as engine_state
 from ..config.config import PipelineConfig
@@ -122,24 +122,20 @@ def restore_simulation(manifest: Manifest) -> SingleRun | EngineRun:
     state = manifest.state
     if not {"config", "engine", "record_rollouts", "arrays"} <= set(state):
         raise CheckpointError(
-            message(
-                "checkpoint",
-                "must hold a simulated run",
-                sorted(state),
-                "Give one made by simulation_checkpoint.",
-            )
+            "checkpoint",
+            "must hold a simulated run",
+            sorted(state),
+            "Give one made by simulation_checkpoint.",
         )
     config = PipelineConfig.from_dict(state["config"])
     for name, current in simulation_components(config).items():
         saved = manifest.components.get(name)
         if saved != current:
             raise CheckpointError(
-                message(
-                    name,
-                    f"must be the table of the save, {str(saved)[:12]}…",
-                    f"{current[:12]}…",
-                    "Resume with the library versions of the save.",
-                )
+                name,
+                f"must be the table of the save, {str(saved)[:12]}…",
+                f"{current[:12]}…",
+                "Resume with the library versions of the save.",
             )
     if state["engine"]:
         return EngineRun.from_arrays(config, state["arrays"])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import config_options
+from .failures import Stopped
+from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
 Fields of the pipeline given as flags change the workload of all systems. Left out, it is a batch of
@@ -68,13 +69,12 @@ def command(
     from ..presets.systems import read_system
     from ..runs.many import Cancelled
     from .config_flags import changes_from_flags
-    from .shared import INTERRUPTED_NOTE, executor_of, this_command
     from .signals import stop_at_safe_point
 
     if page is not None:
-        from ..pages.comparison import checked_page
+        from ..pages.comparison import NAME, checked_page
 
-        checked_page(page)
+        checked_page(page, *NAME)
     changes = changes_from_flags(flags)
     compared = compared_systems([read_system(text) for text in systems], changes, baseline=baseline)
     progress = progress_for_terminal(quiet=quiet)
@@ -96,8 +96,7 @@ def command(
                 if store
                 else "stopped; nothing is kept of a comparison"
             )
-            click.echo(kept, err=True)
-            return stop.exit_code
+            raise Stopped(kept, stop.exit_code) from None
     rows = comparison_rows(ds, against=against)
     if page is not None:
         from ..pages.comparison import write_comparison_page
@@ -118,16 +117,6 @@ def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -
         "against": rows[0]["against"],
         "seeds": rows[0]["seeds"],
         "drift_per_version": drift,
-        "systems": [
-            {**_finite(row), "config": system.config.to_dict()} for row, system in zip(rows, compared)
-        ],
+        "systems": [{**row, "config": system.config.to_dict()} for row, system in zip(rows, compared)],
     }
-    click.echo(json.dumps(facts, indent=1, default=str))
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in row.items()
-    }
+    click.echo(json_text(facts, indent=1))

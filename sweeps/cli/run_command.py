@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import (
     axes_from_flags,
     changes_from_flags,
     config_options,
     preset_from_flags,
 )
-from .shared import INTERRUPTED_NOTE, executor_of, this_command
+from .failures import Stopped
+from .shared import INTERRUPTED_NOTE, executor_of, print_result, this_command
 from .spec_arguments import spec_from_arguments
 
 
@@ -86,7 +87,7 @@ def command(spec: str | None, **options: Any) -> int:
         from ..sweep.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
-        click.echo(json.dumps(report.facts) if options["as_json"] else report.text)
+        click.echo(json_text(report.facts) if options["as_json"] else report.text)
         return 0
     return _run(sweep, folder, options)
 
@@ -116,13 +117,10 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except Cancelled:
             if not stop.signal:
                 raise
-            click.echo(f"{INTERRUPTED_NOTE}\n  {this_command()}", err=True)
-            return stop.exit_code
+            raise Stopped(f"{INTERRUPTED_NOTE}\n  {this_command()}", stop.exit_code) from None
         except StopAtFailure:
-            click.echo(f"a run failed; what is finished is kept. To go on:\n  {this_command()}", err=True)
-            return 1
-    from .show_command import print_result
-
+            note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
+            raise Stopped(note, 1) from None
     code = print_result(dataset, folder, as_json=options["as_json"])
     progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
     return code

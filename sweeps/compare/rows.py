@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ..results.cells import mean_interval
 from .systems import systems_of
 
@@ -129,7 +129,7 @@ def comparison_rows(
     against = labels[0] if against is None else against
     if against not in labels:
         hint = nearest(against, labels) or f"Compared are {', '.join(labels)}."
-        raise ConfigError(message("against", "must be one of the systems compared", against, hint))
+        raise ConfigError("against", "must be one of the systems compared", against, hint)
     reference = labels.index(against)
     values = _values(ds)
     rows = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..execute.options import Executor, Observer
 from ..presets.registry import find_preset, preset_bound_kind, preset_lag_bound, preset_settings
@@ -123,11 +123,11 @@ def compared_systems(
         wanted.append((BASELINE, {}))
     if len(wanted) < 2:
         way_out = "Name two presets or more; `lagsweep presets` lists them."
-        raise ConfigError(message("systems", "must be at least two", [name for name, _ in wanted], way_out))
+        raise ConfigError("systems", "must be at least two", [name for name, _ in wanted], way_out)
     for position, system in enumerate(wanted):
         if system in wanted[:position]:
             way_out = "Leave one out, or give it other knobs."
-            raise ConfigError(message("systems", "must differ", system[0], way_out))
+            raise ConfigError("systems", "must differ", system[0], way_out)
     common = whole_workload(workload)
     systems = [_system(name, knobs, common) for name, knobs in wanted]
     for field in ABORT_FIELDS:
@@ -135,7 +135,7 @@ def compared_systems(
             getattr(system.config, field) in (None, 0) for system in systems
         ):
             rule = "has an effect on systems that abort only, and none of these does"
-            raise ConfigError(message(field, rule, (workload or {})[field], "Leave it out."))
+            raise ConfigError(field, rule, (workload or {})[field], "Leave it out.")
     return _numbered(systems)
 
 
@@ -144,7 +144,7 @@ def _system(name: str, knobs: dict[str, Any], common: Mapping[str, Any]) -> Syst
     try:
         config = system_config(name, knobs, common)
     except ConfigError as error:
-        raise ConfigError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+        raise error.within(f"{name}: ") from None
     fields = {**common, **knobs}
     bound, kind = preset_lag_bound(name, fields), preset_bound_kind(name, fields)
     return System(name, name, knobs, config, bound, kind, dict(common))
@@ -231,6 +231,6 @@ def systems_of(ds: xarray.Dataset) -> list[System]:
     spec = spec_of(ds)
     if list(spec.design.columns) != [SYSTEM] or spec.base.preset is None or spec.base.preset[0] != WORKLOAD:
         rule = "must be a sweep over the axis system alone"
-        raise ConfigError(message("dataset", rule, list(spec.design.columns), "Select it, or use recommend."))
+        raise ConfigError("dataset", rule, list(spec.design.columns), "Select it, or use recommend.")
     labels = [str(label) for label in ds[SYSTEM].values]
     return _numbered([_system(*read_system(label), spec.base.preset[1]) for label in labels])

@@ -20,9 +20,9 @@ from pydantic import (
     ValidationError,
 )
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
+from ..checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
 from ..laws.lengths import LengthLaw, SecondsLaw
-from .checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
 from .help_text import level_of, show_fields
 from .rules import contradictions
 
@@ -42,9 +42,7 @@ def _as_length_law(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return LengthLaw.from_dict(value)
-    raise ConfigError(
-        message("response_length", "must be a length law", value, "Build one, as LengthLaw.fixed(300).")
-    )
+    raise ConfigError("response_length", "must be a length law", value, "Build one, as LengthLaw.fixed(300).")
 
 
 def _as_seconds_law(value: Any) -> Any:
@@ -53,9 +51,7 @@ def _as_seconds_law(value: Any) -> Any:
     if isinstance(value, dict):
         return SecondsLaw.from_dict(value)
     raise ConfigError(
-        message(
-            "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
-        )
+        "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
     )
 
 
@@ -102,7 +98,7 @@ def _as_limits(value: Any) -> Any:
     if isinstance(value, Limit | dict):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise ConfigError(message("limits", "must be a list of limits", value, "Give a list of Limit(...)."))
+        raise ConfigError("limits", "must be a list of limits", value, "Give a list of Limit(...).")
     return tuple(_as_limit(item) for item in value)
 
 
@@ -114,7 +110,7 @@ def _as_limit(item: Any) -> Limit:
     if isinstance(item, list | tuple) and 1 <= len(item) <= 3:
         return Limit(*item)
     way_out = "Write Limit(count, done, groups), or a table with these keys."
-    raise ConfigError(message("limits", "must hold limits", item, way_out))
+    raise ConfigError("limits", "must hold limits", item, way_out)
 
 
 Positive = Annotated[RealNumber, Field(gt=0)]
@@ -230,7 +226,7 @@ class PipelineConfig(BaseModel):
             raise_config_error(error, type(self).model_fields)
         found = contradictions(self)
         if found:
-            raise ConfigError("\n".join(found))
+            raise ConfigError(*found)
 
     # The preset that the rules come from, and the fields and knobs given with it.
     _preset: tuple[str, dict[str, Any]] | None = PrivateAttr(default=None)
@@ -298,7 +294,7 @@ class PipelineConfig(BaseModel):
             As for a new configuration.
         """
         if not isinstance(plain, dict) or not all(isinstance(name, str) for name in plain):
-            raise ConfigError(message("config", "must map field names to values", plain, "Give a dict."))
+            raise ConfigError("config", "must map field names to values", plain, "Give a dict.")
         return cls(**plain)
 
     @property

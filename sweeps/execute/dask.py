@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, LagsweepError, message
+from ...kernels.errors import ConfigError, LagsweepError
 from ..runs.many import Cancelled
 from ..runs.status import EXCLUDED
 from ..spec.carried import spec_from_text
@@ -54,12 +54,7 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
         from distributed import Client, LocalCluster
     except ImportError:
         raise ConfigError(
-            message(
-                "--dask",
-                "needs the package distributed",
-                address,
-                "Install it: pip install 'lagsweep[dask]'.",
-            )
+            "--dask", "needs the package distributed", address, "Install it: pip install 'lagsweep[dask]'."
         ) from None
     # Numba reads the number of threads when it is imported: it must be in the environment before that.
     settings = {
@@ -76,9 +71,7 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
             client = Client(address, timeout="20s")
         except OSError as error:
             raise ConfigError(
-                message(
-                    "--dask", f"must be a scheduler that answers: {error}", address, "Check address and port."
-                )
+                "--dask", f"must be a scheduler that answers: {error}", address, "Check address and port."
             ) from None
         yield stack.enter_context(client)
 
@@ -114,12 +107,7 @@ def run_on_cluster(
             raise result
     if lost:
         raise UnitsLost(
-            message(
-                "dask",
-                "units killed their workers; the others are done",
-                lost,
-                "Give the same command again.",
-            )
+            "dask", "units killed their workers; the others are done", lost, "Give the same command again."
         )
 
 

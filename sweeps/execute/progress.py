@@ -182,7 +182,7 @@ def checked_progress(progress: object) -> Progress:
     ConfigError
         If it is none of these.
     """
-    from ...kernels.errors import ConfigError, message
+    from ...kernels.errors import ConfigError
 
     if progress is None or progress is False:
         return Progress()
@@ -193,7 +193,7 @@ def checked_progress(progress: object) -> Progress:
     if callable(progress):
         return Counting(progress)
     raise ConfigError(
-        message("progress", "must be a function of (done, total)", progress, "Give True, or a function.")
+        "progress", "must be a function of (done, total)", progress, "Give True, or a function."
     )
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
+from ..checks import WholeNumber, checked
 from ..config.config import PipelineConfig
 from ..runs.many import Cancelled
 from .progress import Progress
@@ -48,11 +49,8 @@ def checked_threads(threads: Any) -> int:
     """
     if threads is None:
         return default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024:
-        raise ConfigError(
-            message("threads", "must be a whole number from 1 to 1024", threads, "Leave it out.")
-        )
-    return int(threads)
+    rule = "must be a whole number from 1 to 1024"
+    return checked(WholeNumber, "threads", threads, low=1, high=1024, rule=rule, way_out="Leave it out.")
 
 
 def thread_count(executor: Any, threads: int | None) -> int | None:
@@ -72,7 +70,7 @@ def thread_count(executor: Any, threads: int | None) -> int | None:
         return None
     hint = nearest(executor, EXECUTORS) if isinstance(executor, str) else ""
     raise ConfigError(
-        message("executor", "must be 'threads', 'serial' or a Dask client", executor, hint or "Leave it out.")
+        "executor", "must be 'threads', 'serial' or a Dask client", executor, hint or "Leave it out."
     )
 
 

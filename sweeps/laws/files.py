@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from .checks import (
     SECONDS_RULE,
     WHOLE_RULE,
@@ -53,25 +53,18 @@ class Columns:
         self.path = Path(path)
         for name in names:
             if not isinstance(name, str):
-                raise ConfigError(message("column", "must be a column's name", name, "Give it as text."))
+                raise ConfigError("column", "must be a column's name", name, "Give it as text.")
         kind = _FORMATS.get(self.path.suffix.lower())
         if kind is None:
             raise ConfigError(
-                message(
-                    "path",
-                    f"must end in {', '.join(_FORMATS)}",
-                    str(path),
-                    "Convert the file to one of them.",
-                )
+                "path", f"must end in {', '.join(_FORMATS)}", str(path), "Convert the file to one of them."
             )
         if not self.path.is_file():
             raise ConfigError(
-                message(
-                    "path",
-                    "must name a file that exists",
-                    str(path),
-                    "Relative paths start at the current folder.",
-                )
+                "path",
+                "must name a file that exists",
+                str(path),
+                "Relative paths start at the current folder.",
             )
         read = {"csv": self._read_csv, "jsonl": self._read_json_lines, "parquet": self._read_parquet}[kind]
         self._is_text = kind == "csv"
@@ -79,12 +72,10 @@ class Columns:
         for name, values in self._values.items():
             if len(values) == 0:
                 raise ConfigError(
-                    message(
-                        f"{self.path.name}, column {name!r}",
-                        "must have at least one row",
-                        0,
-                        "Name a file with rows.",
-                    )
+                    f"{self.path.name}, column {name!r}",
+                    "must have at least one row",
+                    0,
+                    "Name a file with rows.",
                 )
 
     def lengths(self, name: str) -> np.ndarray:
@@ -101,7 +92,7 @@ class Columns:
         values = values if isinstance(values, list) else values.to_list()
         for i, value in enumerate(values):
             if value is None or value == "":
-                raise ConfigError(message(self._place(name)(i), "must have a group id", value, _WAY_OUT))
+                raise ConfigError(self._place(name)(i), "must have a group id", value, _WAY_OUT)
         return values
 
     def _place(self, name: str) -> Any:
@@ -117,13 +108,11 @@ class Columns:
         for name in names:
             if name not in present:
                 way_out = nearest(name, present) or f"It has {', '.join(map(repr, present)) or 'none'}."
-                raise ConfigError(message("column", f"must be a column of {self.path.name}", name, way_out))
+                raise ConfigError("column", f"must be a column of {self.path.name}", name, way_out)
 
     def _unreadable(self, error: Exception) -> ConfigError:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return ConfigError(
-            message("path", "must be a well-formed file", str(self.path), f"Reader: {reason}.")
-        )
+        return ConfigError("path", "must be a well-formed file", str(self.path), f"Reader: {reason}.")
 
     def _read_csv(self, names: list[str]) -> dict[str, Any]:
         import polars as pl
@@ -160,27 +149,20 @@ class Columns:
                 record = json.loads(line)
             except ValueError as error:
                 raise ConfigError(
-                    message(
-                        f"{self.path.name}, line {number}",
-                        "must be a JSON object",
-                        line[:40],
-                        f"Reader: {error}.",
-                    )
+                    f"{self.path.name}, line {number}",
+                    "must be a JSON object",
+                    line[:40],
+                    f"Reader: {error}.",
                 ) from None
             if not isinstance(record, dict):
                 raise ConfigError(
-                    message(
-                        f"{self.path.name}, line {number}",
-                        "must be a JSON object",
-                        record,
-                        "One object a line.",
-                    )
+                    f"{self.path.name}, line {number}", "must be a JSON object", record, "One object a line."
                 )
             if row == 1:
                 self._require(names, list(record))
             for name in names:
                 if name not in record:
-                    raise ConfigError(message(self._place(name)(row - 1), "must be there", None, _WAY_OUT))
+                    raise ConfigError(self._place(name)(row - 1), "must be there", None, _WAY_OUT)
                 values[name].append(record[name])
         return values
 

@@ -34,7 +34,7 @@ from ...kernels.draws.length_table import (
     table_from_cdf_values,
     table_from_counts,
 )
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from .base import FrozenLaw
 from .checks import lengths_from, one_real, one_whole, seconds_from, token_range
 from .distributions import normal_distribution, scipy_distribution
@@ -184,7 +184,7 @@ class LengthLaw(FrozenLaw):
         distribution, numbers = scipy_distribution(name, parameters)
         if maximum is None:
             raise ConfigError(
-                message("maximum", "must be given", None, "Give the longest response, as an engine's limit.")
+                "maximum", "must be given", None, "Give the longest response, as an engine's limit."
             )
         low, high = token_range(minimum, maximum)
         values = distribution.cdf(np.arange(low, high + 1) + 0.5)
@@ -204,13 +204,13 @@ class LengthLaw(FrozenLaw):
         times = lengths_from("counts", counts)
         if lengths.shape != times.shape:
             raise ConfigError(
-                message("counts", f"must have {lengths.size} values, as tokens", times.size, "Give pairs.")
+                "counts", f"must have {lengths.size} values, as tokens", times.size, "Give pairs."
             )
         values, first = np.unique(lengths, return_index=True)
         if values.size != lengths.size:
             twice = int(np.setdiff1d(np.arange(lengths.size), first)[0])
             raise ConfigError(
-                message("tokens", "must name no length twice", int(lengths[twice]), "Add up its counts.")
+                "tokens", "must name no length twice", int(lengths[twice]), "Add up its counts."
             )
         return cls._counted(values, times[first], name=f"empirical({int(times.sum())} lengths)")
 
@@ -376,7 +376,7 @@ class LengthLaw(FrozenLaw):
         """Say how alike the lengths of one prompt are: a grouped law's intraclass correlation, ICC(1)."""
         if self.rows is None:
             raise ConfigError(
-                message("law", "must have groups", self.name, "Build it with LengthLaw.grouped_from_file.")
+                "law", "must have groups", self.name, "Build it with LengthLaw.grouped_from_file."
             )
         return self.rows.within_group_correlation()
 

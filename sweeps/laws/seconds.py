@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from ...kernels._arguments import Floats
 from ...kernels.draws.length_table import guide_table
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from .base import FrozenLaw
 from .checks import one_real, seconds_from, valid_seconds
 from .distributions import midpoints, normal_quantile, scipy_distribution
@@ -99,9 +99,7 @@ class SecondsLaw(FrozenLaw):
         """Uniform law between two durations."""
         low, high = one_real("minimum", minimum, minimum=0), one_real("maximum", maximum)
         if high < low:
-            raise ConfigError(
-                message("maximum", f"must be at least the minimum, {low:g}", high, "Swap the two.")
-            )
+            raise ConfigError("maximum", f"must be at least the minimum, {low:g}", high, "Swap the two.")
         values = low + (high - low) * midpoints(QUANTILES)
         return cls._of(
             values, f"uniform({low:g}, {high:g})", {"law": "uniform", "minimum": low, "maximum": high}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ...kernels._arguments import Integers
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ...kernels.memory._exact import amount, count
 from ...kernels.memory.activations import logits_peak_bytes
 from ...kernels.memory.phases import PeakMemory, peak_memory
@@ -90,13 +90,13 @@ class LedgerSettings:
         if self.engine_gpus % self.tensor_parallel:
             way_out = f"{on} is {self.engine_gpus}."
             rule = f"must divide {on}, so that engines tile the GPUs"
-            raise ConfigError(message("tensor_parallel", rule, self.tensor_parallel, way_out))
+            raise ConfigError("tensor_parallel", rule, self.tensor_parallel, way_out)
         if self.shared_prompt_tokens > self.context_tokens:
             rule, way_out = "must not exceed context_tokens", "The prompt is part of the context."
-            raise ConfigError(message("shared_prompt_tokens", rule, self.shared_prompt_tokens, way_out))
+            raise ConfigError("shared_prompt_tokens", rule, self.shared_prompt_tokens, way_out)
         if self.reserve_bytes >= self.device_bytes:
             rule, way_out = "must be below device_bytes", f"device_bytes is {self.device_bytes}."
-            raise ConfigError(message("reserve_bytes", rule, self.reserve_bytes, way_out))
+            raise ConfigError("reserve_bytes", rule, self.reserve_bytes, way_out)
 
     @property
     def colocated(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ...kernels.memory.activations import ActivationMemory, activation_bytes
 from ...kernels.memory.kv_layers import hybrid_kv_cache_bytes
 from ...kernels.memory.parameter_ranks import parameters_on_rank
@@ -58,12 +58,12 @@ def training_state(shape: ModelShape, recipe: str, lora_rank: int | None = None)
     if lora_rank is None:
         if recipe == "qlora":
             raise ConfigError(
-                message("lora_rank", "is required with the recipe 'qlora'", None, "Give a rank such as 16.")
+                "lora_rank", "is required with the recipe 'qlora'", None, "Give a rank such as 16."
             )
         return _whole_model(shape, recipe, total, counted.matrices)
     if recipe in ("muon", "adafactor", "adam_8bit"):
         way_out = "Take adam_mixed, or leave the rank out."
-        raise ConfigError(message("lora_rank", f"does not go with the recipe {recipe!r}", lora_rank, way_out))
+        raise ConfigError("lora_rank", f"does not go with the recipe {recipe!r}", lora_rank, way_out)
     adapters = lora_parameters(shape, lora_rank)
     if recipe != "qlora":
         return model_state_bytes(total + adapters, adapters, recipe=recipe)
@@ -149,7 +149,7 @@ def engine_weight_bytes(shape: ModelShape, tensor_parallel: int, engine_format: 
     if engine_format not in ENGINE_FORMATS:
         way_out = nearest(engine_format, ENGINE_FORMATS) or "Choose one."
         rule = f"must be one of {', '.join(ENGINE_FORMATS)}"
-        raise ConfigError(message("engine_format", rule, engine_format, way_out))
+        raise ConfigError("engine_format", rule, engine_format, way_out)
     (parts,) = parameters_on_rank(shape, tensor_parallel=tensor_parallel).parts
     sizes = ENGINE_FORMATS[engine_format]
     exact = sum((Fraction(count) * sizes.get(part, 2) for part, count in parts.items()), Fraction(0))

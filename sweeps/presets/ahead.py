@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from .base import Alias, Knob, Preset, Workload, limit
 
 
@@ -44,7 +44,7 @@ def _trl_grpo(
     if micro_steps % gradient_accumulation_steps:
         rule = f"times num_iterations must be a multiple of {gradient_accumulation_steps}, the accumulation"
         way_out = "An update that spans two generations is not modelled."
-        raise ConfigError(message("steps_per_generation", rule, steps_per_generation, way_out))
+        raise ConfigError("steps_per_generation", rule, steps_per_generation, way_out)
     updates = micro_steps // gradient_accumulation_steps
     rules = _synchronous(workload) if vllm_mode == "server" else _colocated(workload, rollout_share)
     rate = rules.get("train_tokens_per_second", workload.train_tokens_per_second)

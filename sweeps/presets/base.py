@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
+from ..checks import Flag, RealNumber, checked
 
 KnobValue = int | float | bool | str | None
 
@@ -55,12 +53,10 @@ class Knob:
             if value not in self.choices:
                 rule = f"must be one of {', '.join(self.choices)}"
                 way_out = nearest(str(value), self.choices) or f"The default is {self.default}."
-                raise ConfigError(message(self.name, rule, value, way_out))
+                raise ConfigError(self.name, rule, value, way_out)
             return value
         if isinstance(self.default, bool):
-            if not isinstance(value, bool):
-                raise ConfigError(message(self.name, "must be true or false", value, "Give true or false."))
-            return value
+            return checked(Flag, self.name, value)
         if value is None and self.default is None:
             return None
         return self._number(value)
@@ -68,18 +64,13 @@ class Knob:
     def _number(self, value: Any) -> Any:
         whole = not isinstance(self.default, float)
         way_out = "Leave it out." if self.default is None else f"The default is {self.default}."
-        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
-            number = math.nan
-        else:
-            number = float(value)
-        if not math.isfinite(number):
-            raise ConfigError(message(self.name, "must be a finite number", value, way_out))
+        number = checked(RealNumber, self.name, value, rule="must be a finite number", way_out=way_out)
         if whole and number != int(number):
-            raise ConfigError(message(self.name, "must be a whole number", value, way_out))
+            raise ConfigError(self.name, "must be a whole number", value, way_out)
         if self.minimum is not None and number < self.minimum:
-            raise ConfigError(message(self.name, f"must be at least {self.minimum:g}", value, way_out))
+            raise ConfigError(self.name, f"must be at least {self.minimum:g}", value, way_out)
         if self.maximum is not None and number > self.maximum:
-            raise ConfigError(message(self.name, f"must be at most {self.maximum:g}", value, way_out))
+            raise ConfigError(self.name, f"must be at most {self.maximum:g}", value, way_out)
         return int(number) if whole else number
 
 
@@ -162,9 +153,7 @@ class Preset:
         for name in knobs:
             if name not in by_name:
                 hint = nearest(name, by_name) or f"Its knobs: {', '.join(by_name) or 'none'}."
-                raise ConfigError(
-                    message(f"{self.name}.{name}", "is not a knob of this preset", knobs[name], hint)
-                )
+                raise ConfigError(f"{self.name}.{name}", "is not a knob of this preset", knobs[name], hint)
         return {name: knob.checked(knobs.get(name, knob.default)) for name, knob in by_name.items()}
 
 

@@ -11,15 +11,13 @@ so a preset carries repository, commit and date. All of them are stated with one
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
+from ..checks import RealNumber, WholeNumber, checked
 from ..config.config import PipelineConfig
 from . import ahead, budget, dropping
 from .base import Preset, Workload
@@ -54,7 +52,7 @@ def find_preset(name: str) -> Preset:
     presets = all_presets()
     if name not in presets:
         hint = nearest(str(name), presets) or f"Known: {', '.join(presets)}."
-        raise ConfigError(message("preset", "must be a known preset", name, hint))
+        raise ConfigError("preset", "must be a known preset", name, hint)
     return presets[name]
 
 
@@ -165,7 +163,7 @@ def fields_and_knobs(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict
     for key, value in fields.items():
         if key not in known and key not in knob_names:
             hint = nearest(key, [*known, *knob_names]) or f"Its knobs: {', '.join(sorted(knob_names))}."
-            raise ConfigError(message(key, f"is neither a field nor a knob of preset {name!r}", value, hint))
+            raise ConfigError(key, f"is neither a field nor a knob of preset {name!r}", value, hint)
     knobs = preset.checked_knobs({key: value for key, value in fields.items() if key in knob_names})
     return preset, knobs, {key: value for key, value in fields.items() if key not in knob_names}
 
@@ -185,16 +183,12 @@ def _workload(fields: Mapping[str, Any]) -> Workload:
 
 
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ConfigError(message(name, "must be a whole number of at least 1", value, "Give 1 or more."))
-    return int(value)
+    return checked(WholeNumber, name, value, low=1, rule="must be a whole number of at least 1")
 
 
 def _real(name: str, value: Any) -> float:
-    number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
-    if not number or not 0 <= value < math.inf:
-        raise ConfigError(message(name, "must be a finite number", value, "Give one of at least 0."))
-    return float(value)
+    way_out = "Give one of at least 0."
+    return checked(RealNumber, name, value, low=0, rule="must be a finite number", way_out=way_out)
 
 
 def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from .registry import (
     DEFAULT_GROUP_SIZE,
@@ -70,7 +70,7 @@ def read_system(text: str, where: str = "systems") -> tuple[str, dict[str, Any]]
         knob = knob.replace("-", "_")
         if not (equals and knob and value) or knob in knobs:
             way_out = "Write areal:max_head_offpolicyness=4, several with commas between, each once."
-            raise ConfigError(message(where, "must read PRESET:KNOB=VALUE", text, way_out))
+            raise ConfigError(where, "must read PRESET:KNOB=VALUE", text, way_out)
         parsed = read_scalar(value)
         knobs[knob] = None if parsed == "none" else parsed
     return name.strip(), knobs
@@ -119,9 +119,7 @@ def _written(preset: str, name: str, value: Any) -> str:
     if isinstance(value, str) and read_scalar(value) == value and not set(value) & set(",+=:"):
         return value
     raise ConfigError(
-        message(
-            f"{preset}.{name}", "must be a number, a word, true, false or none", value, "Set it in the base."
-        )
+        f"{preset}.{name}", "must be a number, a word, true, false or none", value, "Set it in the base."
     )
 
 
@@ -134,9 +132,7 @@ def checked_label(value: Any, where: str) -> SystemLabel:
         For an unknown preset, or what is neither a knob of it nor a field.
     """
     if not isinstance(value, str):
-        raise ConfigError(
-            message(where, "must be a system's label", value, "Write 'areal' or 'areal:KNOB=2'.")
-        )
+        raise ConfigError(where, "must be a system's label", value, "Write 'areal' or 'areal:KNOB=2'.")
     preset, knobs = read_system(value, where)
     find_preset(preset)
     fields_and_knobs(preset, knobs)

@@ -12,7 +12,8 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..config.config import AXIS_FIELDS
 from ..results.commands import Commands
-from ..results.text import describe_settings, number, signed_percent
+from ..results.numbers import number, signed_percent
+from ..results.words import describe_settings
 from ..spec.axes import checked_value
 from .compare import Comparison
 from .parts import Alternative, BoundReport, Doubt

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ..spec.carried import spec_of
 from ..spec.cells import find_cell as place_in_spec
 
@@ -32,7 +32,7 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     _check_seeds(ds)
     if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
         known = [str(name) for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
-        raise ConfigError(message("metric", "must be one of the dataset's", metric, nearest(metric, known)))
+        raise ConfigError("metric", "must be one of the dataset's", metric, nearest(metric, known))
     values = ds[metric].transpose(..., "seed").values.astype(np.float64)
     done = ds["status"].transpose(..., "seed").values == DONE
     return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
@@ -41,9 +41,7 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
 def _check_seeds(ds: xarray.Dataset) -> None:
     if "seed" not in ds.dims:
         raise ConfigError(
-            message(
-                "dataset", "must have the dimension seed", dict(ds.sizes), "Select seeds as [0], not as 0."
-            )
+            "dataset", "must have the dimension seed", dict(ds.sizes), "Select seeds as [0], not as 0."
         )
 
 
@@ -118,7 +116,5 @@ def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
         wanted = int(spec.cell_ids.reshape(-1)[place_in_spec(spec, cell)])
     found = np.flatnonzero(cells == int(wanted))
     if len(found) != 1:
-        raise ConfigError(
-            message("cell", "must be in this selection of the sweep", cell, "Use the whole dataset.")
-        )
+        raise ConfigError("cell", "must be in this selection of the sweep", cell, "Use the whole dataset.")
     return int(found[0])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..config.rules import ticks
 from .simulate import PipelineResult, Row
@@ -287,7 +287,7 @@ def length_quantiles(
     import polars
 
     if not result.rollouts:
-        raise ConfigError(message("rollouts", "were not recorded", 0, "Run again with rollouts=True."))
+        raise ConfigError("rollouts", "were not recorded", 0, "Run again with rollouts=True.")
     rows = result.rollouts_frame()
     finished = rows.filter(polars.col("end").is_not_null())["tokens"].to_numpy()
     trained = rows.filter(polars.col("outcome") == "trained")["tokens"].to_numpy()

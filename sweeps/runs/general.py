@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ...kernels.pipeline import state as layout
 from ...kernels.pipeline.general import _advance_engine_kernel, _reset_engine_kernel
 from ...kernels.pipeline.metrics import ENGINE_METRICS
@@ -177,12 +177,10 @@ class EngineRun:
         records = max(2 * first, first + int(self.state[layout.S_NEEDED]))
         if records * size > LARGEST_LIVE_ROLLOUTS:
             raise ConfigError(
-                message(
-                    "max_queue_tokens",
-                    f"must keep fewer than {LARGEST_LIVE_ROLLOUTS} rollouts queued and running at once",
-                    self.config.max_queue_tokens,
-                    "Lower the cap, max_running_groups, batch_groups or the limits.",
-                )
+                "max_queue_tokens",
+                f"must keep fewer than {LARGEST_LIVE_ROLLOUTS} rollouts queued and running at once",
+                self.config.max_queue_tokens,
+                "Lower the cap, max_running_groups, batch_groups or the limits.",
             )
         self.groups = _enlarged(self.groups, records)
         self.group_factors = _enlarged(self.group_factors, records)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ...kernels.pipeline import lean_layout as layout
 from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, MetricAttributes
 from ..config.config import PipelineConfig
@@ -139,7 +139,7 @@ class PipelineResult(MetricAttributes):
 
         columns = self._columns.get(table)
         if columns is None:
-            raise ConfigError(message(table, "was not recorded", None, f"Run again with {table}=True."))
+            raise ConfigError(table, "was not recorded", None, f"Run again with {table}=True.")
         return polars.DataFrame(
             {name: polars.Series(name, values.tolist()) for name, values in columns.items()}
         )
@@ -189,7 +189,7 @@ def simulate_pipeline(config: PipelineConfig, *, rollouts: bool = False) -> Pipe
     """
     if not isinstance(config, PipelineConfig):
         way_out = "Build one, as PipelineConfig(max_policy_lag=4)."
-        raise ConfigError(message("config", "must be a PipelineConfig", config, way_out))
+        raise ConfigError("config", "must be a PipelineConfig", config, way_out)
     run = start_run(config, rollouts=rollouts)
     advance_run(run)
     return finish_run(run)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, StoreError, message
+from ...kernels.errors import ConfigError, StoreError
 from ..config.config import PipelineConfig
 from .axes import checked_value
 from .cells import find_cell
@@ -30,12 +30,7 @@ def spec_of(dataset: xarray.Dataset) -> SweepSpec:
         text = dataset.attrs["spec"]
     except (AttributeError, KeyError):
         raise ConfigError(
-            message(
-                "dataset",
-                "must be the result of a sweep",
-                type(dataset).__name__,
-                "Use run_sweep or open_sweep.",
-            )
+            "dataset", "must be the result of a sweep", type(dataset).__name__, "Use run_sweep or open_sweep."
         ) from None
     return spec_from_text(text)
 
@@ -87,12 +82,10 @@ def check_law(spec: SweepSpec, stored_digest: str) -> None:
     """
     if spec.law_digest != stored_digest:
         raise StoreError(
-            message(
-                "law_digest",
-                f"must be {stored_digest[:16]}, as when the sweep was made",
-                spec.law_digest[:16],
-                "The law's file changed, or this platform's log and exp differ: run the sweep anew.",
-            )
+            "law_digest",
+            f"must be {stored_digest[:16]}, as when the sweep was made",
+            spec.law_digest[:16],
+            "The law's file changed, or this platform's log and exp differ: run the sweep anew.",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, Finding, nearest
 from ..config.config import PipelineConfig
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from .cells import contradicting_cells
@@ -50,15 +50,13 @@ def make_spec(
     ((2, 3), 10)
     """
     if not isinstance(base, PipelineConfig):
-        raise ConfigError(
-            message("base", "must be a PipelineConfig", base, "Build one, as PipelineConfig().")
-        )
+        raise ConfigError("base", "must be a PipelineConfig", base, "Build one, as PipelineConfig().")
     if isinstance(axes, Mapping):
         groups: list[Mapping[str, Any]] = [{axis: values} for axis, values in axes.items()]
     elif isinstance(axes, Sequence) and all(isinstance(group, Mapping) for group in axes):
         groups = list(axes)
     else:
-        raise ConfigError(message("axes", "must map axes to values", axes, "Write {'max_lag': [0, 1, 2]}."))
+        raise ConfigError("axes", "must map axes to values", axes, "Write {'max_lag': [0, 1, 2]}.")
     if any(SYSTEM in group for group in groups):
         base = _as_workload(base)
     spec = SweepSpec(
@@ -84,7 +82,7 @@ def _as_workload(base: PipelineConfig) -> PipelineConfig:
         if base.preset[0] == WORKLOAD:
             return base
         way_out = "Leave it out; name it among the systems."
-        raise ConfigError(message("base.preset", "excludes the axis system", base.preset[0], way_out))
+        raise ConfigError("base.preset", "excludes the axis system", base.preset[0], way_out)
     return workload_config(**{name: getattr(base, name) for name in base.model_fields_set})
 
 
@@ -95,9 +93,7 @@ def _checked_name(name: Any) -> str:
         or any(letter in name for letter in "/\\\0")
         or name.startswith(".")
     ):
-        raise ConfigError(
-            message("name", "must be usable as a folder's name", name, "Use letters, digits and -.")
-        )
+        raise ConfigError("name", "must be usable as a folder's name", name, "Use letters, digits and -.")
     return name
 
 
@@ -107,7 +103,7 @@ def _checked_tables(tables: Sequence[str]) -> tuple[str, ...]:
     for table in tables:
         if table not in TABLES:
             hint = nearest(str(table), TABLES) or f"Known tables: {', '.join(TABLES)}."
-            raise ConfigError(message("tables", f"must be among {', '.join(TABLES)}", table, hint))
+            raise ConfigError("tables", f"must be among {', '.join(TABLES)}", table, hint)
     return tuple(name for name in TABLES if name in tables)
 
 
@@ -115,14 +111,14 @@ def _check_cells(spec: SweepSpec) -> None:
     """Build every cell's configuration once, so that contradictions come up before anything runs."""
     if spec.design.size and spec.excluded.all():
         raise ConfigError(
-            message("constraints", "must leave at least one cell", list(spec.constraints), "Loosen them.")
+            "constraints", "must leave at least one cell", list(spec.constraints), "Loosen them."
         )
     found = contradicting_cells(spec)
     if found:
-        lines = [f"{text} (cell {where})" for where, text in found[:5]]
+        findings = [
+            finding._replace(way_out=f"{finding.way_out} (cell {where})") for where, finding in found[:5]
+        ]
         if len(found) > 5:
-            lines.append(f"and {len(found) - 5} more cells")
-        lines.append(
-            "axes: no cell may contradict itself. Change the values, or exclude such cells by a constraint."
-        )
-        raise ConfigError("\n".join(lines))
+            findings.append(Finding("", f"and {len(found) - 5} more cells"))
+        way_out = "Change the values, or exclude such cells by a constraint."
+        raise ConfigError(*findings, Finding("axes", "no cell may contradict itself", way_out=way_out))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..config.config import AXIS_FIELDS, PipelineConfig, field_level
 from .axes import PRESET_PREFIX, identity, is_field, plain
 from .constraints import kept_cells
@@ -214,7 +214,5 @@ class SweepSpec:
             If the spec was not made by :func:`lagsweep.load_spec`, which gives it the function that runs it.
         """
         if self.runner is None:
-            raise ConfigError(
-                message("spec", "must come from load_spec", self.name, "Use lagsweep.run_spec(spec).")
-            )
+            raise ConfigError("spec", "must come from load_spec", self.name, "Use lagsweep.run_spec(spec).")
         return self.runner(self, **options)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ...kernels.pipeline.metrics import ENGINE_METRICS, METRIC_BY_NAME, METRICS, Metric
 
 if TYPE_CHECKING:
@@ -154,23 +154,19 @@ def parse_rule(text: str) -> Rule:
     )
     if found is None:
         raise ConfigError(
-            message(
-                "until",
-                "must read 'METRIC within 1%', 'METRIC within 0.5' or 'best METRIC resolved'",
-                text,
-                "Write until = 'trained_tokens_per_second within 1%'.",
-            )
+            "until",
+            "must read 'METRIC within 1%', 'METRIC within 0.5' or 'best METRIC resolved'",
+            text,
+            "Write until = 'trained_tokens_per_second within 1%'.",
         )
     parts = found.groupdict()
     if parts["metric"] not in METRIC_BY_NAME:
         hint = nearest(parts["metric"], METRIC_BY_NAME)
-        raise ConfigError(message("until", "must name a metric", parts["metric"], hint))
+        raise ConfigError("until", "must name a metric", parts["metric"], hint)
     amount = float(parts["amount"] or 0.0)
     confidence = float(parts["confidence"] or 95.0) / 100
     if not 0.5 <= confidence < 1 or (found.re is _WITHIN and amount <= 0):
-        raise ConfigError(
-            message("until", "must have a width above 0 and 50% to 100%", text, "Write within 1%.")
-        )
+        raise ConfigError("until", "must have a width above 0 and 50% to 100%", text, "Write within 1%.")
     return Rule(
         metric=parts["metric"],
         kind="within" if found.re is _WITHIN else "best",
@@ -196,10 +192,8 @@ def check_metric(rule: Rule, spec: SweepSpec) -> None:
     known = [metric.name for metric in reported_metrics(spec)]
     if rule.metric not in known:
         raise ConfigError(
-            message(
-                "until",
-                "must name a metric that this sweep reports",
-                rule.metric,
-                nearest(rule.metric, known) or "Levels 2 and 3 report more.",
-            )
+            "until",
+            "must name a metric that this sweep reports",
+            rule.metric,
+            nearest(rule.metric, known) or "Levels 2 and 3 report more.",
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import StoreError, message
+from ...kernels.errors import StoreError
 from ..execute.dask import run_here, run_on_cluster
 from ..execute.plan import Part
 from ..execute.progress import Progress
@@ -107,18 +107,11 @@ def _store_on_worker(folder: str, fingerprint: str, cut: tuple[tuple[int, ...], 
     store = SweepStore(Path(folder))
     if store.spec.fingerprint != fingerprint or cut != tuple(part.layout.chunks for part in store.parts):
         raise StoreError(
-            message(
-                "store", "must be the sweep that is run", folder, "Give the workers the same shared folder."
-            )
+            "store", "must be the sweep that is run", folder, "Give the workers the same shared folder."
         )
     for name, now in versions().items():
         if store.attributes.get(name) != now and name != "python_version":
             raise StoreError(
-                message(
-                    name,
-                    f"must be {store.attributes.get(name)}, as where the store was made",
-                    now,
-                    "Align them.",
-                )
+                name, f"must be {store.attributes.get(name)}, as where the store was made", now, "Align them."
             )
     return store

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 
 if TYPE_CHECKING:
     import xarray
@@ -96,9 +96,7 @@ def replay(
 
     seeds = ds["seed"].values
     if not len(seeds):
-        raise ConfigError(
-            message("seed", "must be one of the sweep's, which has none", seed, "Run it first.")
-        )
+        raise ConfigError("seed", "must be one of the sweep's, which has none", seed, "Run it first.")
     chosen = int(seeds[0]) if seed is None else seed
     config = config_at(ds, cell, seed=chosen)
     row = find_cell(ds, cell)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import StoreError, message
+from ...kernels.errors import StoreError
 from ..execute.compiling import compile_first
 from ..execute.plan import CELLS, Part, guessed_run_seconds, total_runs
 from ..execute.progress import Progress
@@ -98,7 +98,7 @@ def run_into_store(
                 raise
             rule = f"cannot grow: {os.strerror(error.errno)}"
             raise StoreError(
-                message("store", rule, str(folder), "Free some space and give the same command; it goes on.")
+                "store", rule, str(folder), "Free some space and give the same command; it goes on."
             ) from error
         finally:
             store.close()
@@ -115,9 +115,7 @@ def open_or_create(
     if not folder.exists():
         return create_store(folder, spec, unit_runs)
     if not folder.is_dir() or not any(folder.iterdir()):
-        raise StoreError(
-            message("store", "must be a stored sweep or not exist", str(folder), "Name another path.")
-        )
+        raise StoreError("store", "must be a stored sweep or not exist", str(folder), "Name another path.")
     lock = StoreLock(folder)
     try:
         if lock.took_over:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import StoreError
 from ..execute.compiling import compile_first
 from ..execute.plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
 from ..execute.progress import Progress, duration
@@ -95,10 +94,7 @@ def _against_store(spec: SweepSpec, folder: Path, parts: list[Part]) -> tuple[st
         if left == 0 and not store.complete:
             return "mark the store complete", 0, done
         return ("go on where it was" if left else "nothing: the store is complete"), left, done
-    try:
-        union = union_spec(store.spec, spec, folder)
-    except StoreError as error:
-        raise StoreError(str(error)) from None
+    union = union_spec(store.spec, spec, folder)
     if union.fingerprint == store.spec.fingerprint:
         return "nothing new: the store holds this and more", 0, done
     left = max(0, sum(math.prod(part.layout.shape) for part in plan_parts(union)) - done)

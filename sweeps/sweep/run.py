@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..execute.compiling import compile_first
 from ..execute.dask import fill_on_cluster
@@ -115,7 +115,7 @@ def run_spec(
     workers = thread_count(executor, threads)
     if spec.tables and store is None:
         raise ConfigError(
-            message("tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'.")
+            "tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'."
         )
     if store is not None:
         from ..store.writing import run_into_store
