@@ -20,21 +20,6 @@ Floats = float | NDArray[np.float64]
 Integers = int | NDArray[np.int64]
 
 
-class HasArray(Protocol):
-    """Anything that NumPy can make an array of: its own arrays, and those of xarray, polars and others."""
-
-    def __array__(self) -> NDArray[Any]:
-        """Return the values."""
-        ...
-
-
-_Row: TypeAlias = Sequence[SupportsFloat]
-# What a user may give where numbers or arrays of them are read exactly; text and None are not among them.
-Numbers: TypeAlias = (
-    SupportsFloat | SupportsIndex | HasArray | _Row | Sequence[_Row] | Sequence[Sequence[_Row]]
-)
-
-
 def is_number(value: Any) -> TypeGuard[float]:
     """Tell whether something is one real number: of Python or NumPy, a fraction too, never a truth value.
 
@@ -57,6 +42,21 @@ def is_whole(value: Any) -> TypeGuard[int]:
     [True, True, False, False, False]
     """
     return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+
+
+class HasArray(Protocol):
+    """Anything that NumPy can make an array of: its own arrays, and those of xarray, polars and others."""
+
+    def __array__(self) -> NDArray[Any]:
+        """Return the values."""
+        ...
+
+
+_Row: TypeAlias = Sequence[SupportsFloat]
+# What a user may give where numbers or arrays of them are read exactly; text and None are not among them.
+Numbers: TypeAlias = (
+    SupportsFloat | SupportsIndex | HasArray | _Row | Sequence[_Row] | Sequence[Sequence[_Row]]
+)
 
 
 def _raw_array(name: str, value: Any) -> NDArray[Any]:

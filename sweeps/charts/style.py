@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Literal
 
 import altair as alt
 
@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 520, 320
 FADED = 0.12
 # Neither end of viridis shows as a small point on both light and dark; a dark page takes the other part.
 POINT_SCHEME = {"name": "viridis", "extent": [0.0, 0.85]}
-TILE_SCHEME: Final = "viridis"
+TILE_SCHEME: Literal["viridis"] = "viridis"
 ON_DARK, ON_LIGHT = "#ffffff", "#111111"  # text in tiles
 
 # What is useful first, in one colour everywhere; then the reasons for losing time.

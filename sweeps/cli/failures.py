@@ -30,7 +30,7 @@ class Stopped(click.ClickException):
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
-        self.exit_code = exit_code  # type: ignore[misc]
+        self.exit_code = exit_code  # type: ignore[misc]  # click has it on the class; each stop has its own
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print what is to be said."""
@@ -116,10 +116,11 @@ def _failure(kind: str, exit_code: int, finding: Finding) -> Failure:
 def _flag(error: click.ClickException) -> str:
     """Name the flag or argument that a usage error is about, if it is about one."""
     name = getattr(error, "option_name", None)
-    if name is None and getattr(error, "param", None) is not None:
-        param = error.param  # type: ignore[attr-defined]
-        context = getattr(error, "ctx", None)
-        name = param.opts[0] if isinstance(param, click.Option) else param.make_metavar(context)
+    if name is None and isinstance(error, click.BadParameter) and error.param is not None:
+        if isinstance(error.param, click.Option):
+            name = error.param.opts[0]
+        elif error.ctx is not None:
+            name = error.param.make_metavar(error.ctx)
     return name or ""
 
 

@@ -125,8 +125,9 @@ def _along(content: Content, axis: str, *, joined: bool) -> Figure:
             )
 
     def draw(linked: bool) -> alt.TopLevelMixin:
-        options: dict[str, Any] = {"joined": joined, "confidence": content.confidence, "linked": linked}
-        return axis_chart(rows, metric=THROUGHPUT, axis=axis, **options)
+        return axis_chart(
+            rows, metric=THROUGHPUT, axis=axis, joined=joined, confidence=content.confidence, linked=linked
+        )
 
     title = f"{metric_title(THROUGHPUT).capitalize()} along {axis_words(axis).title.partition(',')[0]}"
     caption = f"One point a configuration, with its {content.confidence:.0%} interval over seeds."

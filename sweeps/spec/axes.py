@@ -228,7 +228,8 @@ def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
     number = checked(
         RealNumber, f"{place}.{key}", value, rule="must be a finite number", way_out=f"Give {key} = 1."
     )
-    return operator.index(value) if isinstance(value, SupportsIndex) else number  # a whole one stays exact
+    # A whole number stays exact.
+    return operator.index(value) if isinstance(value, SupportsIndex) else float(number)
 
 
 def _by_count(given: Mapping[str, Any], low: float, high: float, scale: str, place: str) -> list[float]:
