@@ -3,6 +3,7 @@ from .kernels.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
     ContractError as ContractError,
+    Finding as Finding,
     LagsweepError as LagsweepError,
     StoreError as StoreError,
 )
