@@ -75,7 +75,7 @@ def kernels_digest() -> str:
 
 @cache
 def cache_folder() -> Path | None:
-    """Give the folder for this exact code, made if needed; None, with one warning, if none can be written."""
+    """Return the folder for this exact code, made if needed; None, with one warning, where none can be."""
     folder = user_cache_folder() / kernels_digest()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -67,7 +67,7 @@ class Panel:
         )
 
     def chart_rows(self, metric: str) -> list[dict[str, Any]]:
-        """Give the rows that the chart of a metric has."""
+        """Return the rows that the chart of a metric has."""
         from .heatmap import tile_rows
 
         return tile_rows(self.rows, metric, self.x, self.y)

@@ -42,7 +42,7 @@ class Failure(NamedTuple):
     findings: tuple[Finding, ...]
 
     def document(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return it as plain data."""
         return {
             "error": {
                 "kind": self.kind,
@@ -56,7 +56,7 @@ class Failure(NamedTuple):
 
 
 def _value(value: Any) -> Any:
-    """Give a short value as it is, of a long one the text that the message shows."""
+    """Return a short value as it is, of a long one the text that the message shows."""
     if value is NO_VALUE:
         return None
     return value if is_short(value) else shown_value(value)

@@ -64,7 +64,7 @@ def _time(config: PipelineConfig) -> list[Finding]:
                 "Shorten the warm-up or lengthen the run.",
             )
         )
-    # The general engine's keys spend one more bit, on what comes first within a tick.
+    # The general loop's keys spend one more bit, on what comes first within a tick.
     slot_bits = max(1, (config.rollout_workers - 1).bit_length()) + 1
     if (horizon + 1) << slot_bits >= 2**63:
         found.append(
@@ -264,7 +264,7 @@ def _stale_work(config: PipelineConfig) -> list[Finding]:
 
 
 def _sequential(config: PipelineConfig) -> list[Finding]:
-    """`sequential` is a baseline: the engine's options of level 2 fit it, rules about overlap do not."""
+    """`sequential` is a baseline: the options of level 2 fit it, rules about overlap do not."""
     if config.mode != "sequential":
         return []
     fields = type(config).model_fields

@@ -22,7 +22,7 @@ DONE = 1
 
 
 def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
-    """Give a metric as float64 (cells, seeds): rows in the order of the cells, NaN where a run is not done.
+    """Return a metric as float64 (cells, seeds): rows in the order of the cells, NaN where a run is not done.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def axis_names(ds: xarray.Dataset) -> list[str]:
 
 
 def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Give the cell ids (int64) and each axis's value per cell, all flat and in the same order."""
+    """Return the cell ids (int64) and each axis's value per cell, all flat and in the same order."""
     _check_seeds(ds)
     template = ds["status"].isel(seed=0, drop=True)
     cells = ds["cell"].transpose(*template.dims).values.reshape(-1)
@@ -101,7 +101,7 @@ def mean_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.ndar
 
 
 def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
-    """Give the row (in cell order) of a cell named by id or by its axis values.
+    """Return the row (in cell order) of a cell named by id or by its axis values.
 
     Raises
     ------

@@ -66,7 +66,7 @@ class Rule:
     confidence: float = 0.95
 
     def looks(self, seeds: int) -> list[int]:
-        """Give the numbers of seeds at which the cells are looked at.
+        """Return the numbers of seeds at which the cells are looked at.
 
         Examples
         --------
@@ -124,7 +124,7 @@ class Rule:
 
 
 def student(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Give each row's mean and Student's quantile times its standard error; NaN values are left out."""
+    """Return each row's mean and Student's quantile times its standard error; NaN values are left out."""
     from scipy.stats import t
 
     count = np.sum(~np.isnan(values), axis=1)
@@ -178,7 +178,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def reported_metrics(spec: SweepSpec) -> tuple[Metric, ...]:
-    """Give the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option."""
+    """Return the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option."""
     return METRICS if spec.is_level_1 else (*METRICS, *GENERAL_METRICS)
 
 

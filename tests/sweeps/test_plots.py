@@ -43,7 +43,7 @@ def drawn(chart):
 
 
 def layers(spec):
-    """Give every unit of a specification."""
+    """Return every unit of a specification."""
     for key in ("layer", "concat", "vconcat", "hconcat"):
         if key in spec:
             for part in spec[key]:
