@@ -50,6 +50,8 @@ class Columns:
     """
 
     def __init__(self, path: AnyPath, names: Sequence[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError("path", "must be a file's name", path, "Give it as text.")
         self.path = Path(path)
         for name in names:
             if not isinstance(name, str):

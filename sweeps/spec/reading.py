@@ -115,8 +115,8 @@ def _check_keys(top: Mapping[str, Any]) -> None:
         elif key in AXIS_FIELDS:
             way_out = "Move it under [axes]."
         else:
-            way_out = nearest(key, TOP_KEYS) or f"Known sections and keys: {', '.join(TOP_KEYS)}."
-        findings.append(Finding(key, "is not a key of the top level", top[key], way_out))
+            way_out = nearest(str(key), TOP_KEYS) or f"Known sections and keys: {', '.join(TOP_KEYS)}."
+        findings.append(Finding(str(key), "is not a key of the top level", top[key], way_out))
     version = top.get("version", SPEC_VERSION)
     if version != SPEC_VERSION:
         findings.append(Finding("version", f"must be {SPEC_VERSION}", version, "Use a newer lagsweep."))
@@ -128,6 +128,9 @@ def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     section = content.get(name, {})
     if not isinstance(section, Mapping):
         raise ConfigError(name, "must be a section", section, f"Write [{name}] and its keys below it.")
+    for key in section:
+        if not isinstance(key, str):
+            raise ConfigError(name, "must have names as keys", key, f"Write [{name}] and its keys below it.")
     return dict(section)
 
 
@@ -228,7 +231,7 @@ def _groups(top: Mapping[str, Any], axes: dict[str, Any], folder: Path | None) -
         sample = _section(top, "sample")
         for key in sample:
             if key not in SAMPLE_KEYS:
-                hint = nearest(key, SAMPLE_KEYS) or f"Known keys: {', '.join(SAMPLE_KEYS)}."
+                hint = nearest(str(key), SAMPLE_KEYS) or f"Known keys: {', '.join(SAMPLE_KEYS)}."
                 raise ConfigError(f"sample.{key}", "is not a known key", sample[key], hint)
         groups.append(
             sampled_group(
