@@ -55,8 +55,13 @@ def axis_names(ds: xarray.Dataset) -> list[str]:
     return dims
 
 
-def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the cell ids (int64) and each axis's value per cell, all flat and in the same order."""
+def cell_coordinates(
+    ds: xarray.Dataset, *, numeric: bool = False
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the cell ids (int64) and each axis's value per cell, all flat and in the same order.
+
+    An axis of numbers and none is given as labels or, with `numeric`, as numbers with infinity for none.
+    """
     _check_seeds(ds)
     template = ds["status"].isel(seed=0, drop=True)
     cells = ds["cell"].transpose(*template.dims).values.reshape(-1)
@@ -64,7 +69,20 @@ def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarr
         name: ds[name].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
         for name in axis_names(ds)
     }
+    if not numeric:
+        columns = {name: _labels(values) for name, values in columns.items()}
     return cells, columns
+
+
+def _labels(values: np.ndarray) -> np.ndarray:
+    """Turn numbers into labels where infinity stands for none among them."""
+    if values.dtype.kind != "f" or not np.isinf(values).any():
+        return values
+    finite = values[np.isfinite(values)]
+    whole = bool((finite == np.round(finite)).all())
+    return np.array(
+        ["none" if value == np.inf else str(int(value) if whole else value) for value in values.tolist()]
+    )
 
 
 def mean_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:

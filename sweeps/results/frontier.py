@@ -79,7 +79,7 @@ SHOWN = (
 
 def _cell_table(ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float) -> dict[str, np.ndarray]:
     """Average each metric over the seeds of each cell."""
-    cells, axes = cell_coordinates(ds)
+    cells, axes = cell_coordinates(ds, numeric=True)
     values = {name: cell_values(ds, name) for name in (*metrics, "updates", "trained_rollouts")}
     return {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, SupportsIndex, get_args
@@ -26,10 +27,11 @@ from ..presets.registry import all_presets
 from ..presets.systems import SYSTEM, SystemLabel, checked_label
 
 MOST_VALUES = 10_000_000
-_ROUNDING = 1e-14  # what is lost by a few steps of arithmetic
+_ROUNDING = 1e-13  # what is lost by a few steps of arithmetic
 PRESET_PREFIX = "preset."
 _RANGE_KEYS = ("from", "to", "step", "count", "scale")
 _LAWS: dict[str, Any] = {"response_length": LengthLaw, "environment_seconds": SecondsLaw}
+_NUMBER = re.compile(r"-?[0-9.]+(e[-+]?[0-9]+)?")
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
 
@@ -221,6 +223,8 @@ def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
     low, high = (_end(given, key, place) for key in ("from", "to"))
     if high < low:
         raise ConfigError(f"{place}.to", f"must be at least from, which is {low}", high, "Swap them.")
+    if not math.isfinite(float(high) - float(low)):
+        raise ConfigError(place, "must be a range with a finite span", dict(given), "Narrow it.")
     scale = given.get("scale", "linear")
     if scale not in ("linear", "log"):
         raise ConfigError(f"{place}.scale", "must be 'linear' or 'log'", scale, "Choose one of them.")
@@ -271,6 +275,22 @@ def _typed(number: float) -> float:
     """Return the short decimal that a number is but for rounding, else the number."""
     short = float(f"{number:.12g}")
     return short if math.isclose(number, short, rel_tol=_ROUNDING) else number
+
+
+def nearly(value: Any, known: Sequence[Any]) -> Any:
+    """Return the known value that a number is but for rounding, else the number itself.
+
+    A store may hold 0.30000000000000004 where a person types 0.3 and means the same cell.
+
+    Examples
+    --------
+    >>> nearly(0.3, [0.2, 0.30000000000000004]), nearly(0.31, [0.3]), nearly("a", [0.3])
+    (0.30000000000000004, 0.31, 'a')
+    """
+    if not isinstance(value, float) or value in known:
+        return value
+    numbers = (item for item in known if isinstance(item, float))
+    return next((item for item in numbers if math.isclose(value, item, rel_tol=_ROUNDING)), value)
 
 
 def between(low: float, high: float, steps: int) -> list[Any]:
@@ -394,8 +414,25 @@ def label(value: Any) -> str:
     return str(value)
 
 
+def numbers_beside_none(labels: np.ndarray) -> np.ndarray | None:
+    """Return the labels of an axis as numbers, infinity for none; None where they are anything else.
+
+    Examples
+    --------
+    >>> numbers_beside_none(np.array(["none", "15000", "5000"])).tolist()
+    [inf, 15000.0, 5000.0]
+    >>> numbers_beside_none(np.array(["none", "reserve"])) is None
+    True
+    """
+    texts = labels.tolist() if labels.dtype.kind == "U" else []
+    numbers = [text for text in texts if text != "none"]
+    if not numbers or len(numbers) == len(texts) or not all(map(_NUMBER.fullmatch, numbers)):
+        return None
+    return np.array([math.inf if text == "none" else float(text) for text in texts])
+
+
 def coordinate(values: Sequence[Any]) -> np.ndarray:
-    """Return the values of an axis as a coordinate: numbers where all are numbers, else labels.
+    """Return the values of an axis as a store keeps them: numbers where all are numbers, else labels.
 
     Examples
     --------

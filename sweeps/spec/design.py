@@ -241,8 +241,6 @@ def _scaled(name: str, given: Any, unit: np.ndarray, where: str) -> list[Any]:
     # expand() says what is wrong with the ends; two values are enough for that.
     expand(name, {**given, "count": 2}, where)
     low, high = given["from"], given["to"]
-    if not math.isfinite(high - low):
-        raise ConfigError(f"{where}.{name}", "must be a range with a finite span", dict(given), "Narrow it.")
     whole = is_whole(field)
     if given.get("scale") == "log":
         numbers = np.exp(math.log(low) + unit * (math.log(high) - math.log(low)))
