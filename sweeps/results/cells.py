@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
+from ...kernels.pipeline.metrics import with_nan
 from ..spec.carried import spec_of
 from ..spec.cells import find_cell as place_in_spec
 
@@ -22,7 +23,9 @@ DONE = 1
 
 
 def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
-    """Return a metric as float64 (cells, seeds): rows in the order of the cells, NaN where a run is not done.
+    """Return a metric as float64 (cells, seeds): rows in the order of the cells, NaN where there is no value.
+
+    A run that is not done has none, nor has the largest lag of a run that trained no batch.
 
     Raises
     ------
@@ -33,7 +36,7 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
         known = [str(name) for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError("metric", "must be one of the dataset's", metric, nearest(metric, known))
-    values = ds[metric].transpose(..., "seed").values.astype(np.float64)
+    values = with_nan(metric, ds[metric].transpose(..., "seed").values)
     done = ds["status"].transpose(..., "seed").values == DONE
     return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
 

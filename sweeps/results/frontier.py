@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.pipeline.metrics import with_nan
 from ..runs.status import DONE
 from ..spec.carried import spec_of
 from .cells import axis_names, cell_coordinates, cell_values, find_cell, mean_interval
@@ -112,7 +113,7 @@ def baseline_row(
     done = ds["baseline_status"].values == DONE
     names = (*metrics, "updates", "trained_rollouts")
     values = {
-        name: np.where(done, ds[f"baseline_{name}"].values.astype(np.float64), np.nan)[None] for name in names
+        name: np.where(done, with_nan(name, ds[f"baseline_{name}"].values), np.nan)[None] for name in names
     }
     return {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
 
