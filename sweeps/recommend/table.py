@@ -140,7 +140,9 @@ def choice_table(
     cells, axes = cell_coordinates(ds)
     nobody = scenario_axes(ds, scenarios)
     values = cell_values(ds, objective)
-    working = (cell_values(ds, "updates") > 0) & (cell_values(ds, "stalled") == 0)
+    working = cell_values(ds, "updates") > 0
+    if "stalled" in ds:  # else of a selection of variables
+        working &= cell_values(ds, "stalled") == 0
     if sense < 0:  # what does nothing has the least of everything
         values = np.where(working, values, np.nan)
     means, half_widths = mean_interval(values, confidence)
