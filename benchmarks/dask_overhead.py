@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from lagsweep import LengthLaw, PipelineConfig, __version__
-from lagsweep.sweeps.execute.dask import WINDOW_PER_WORKER, _windowed, connect
+from lagsweep.sweeps.execute.dask import WINDOW_PER_WORKER, connect, windowed
 from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.results.dataset import variable_table
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store.store import create_store
-from lagsweep.sweeps.store.stored_units import make_work, write_work
+from lagsweep.sweeps.store.units import make_work, write_work
 from lagsweep.sweeps.store.writing import run_into_store
 
 WORKERS = 2
@@ -53,7 +53,7 @@ def _empty_task_seconds(client: object, rounds: int) -> list[float]:
             return None if number is None else (client.submit(_nothing, number, pure=False), number)
 
         began = time.perf_counter()
-        for _ in _windowed(client, submit, threading.Event()):
+        for _ in windowed(client, submit, threading.Event()):
             pass
         found.append((time.perf_counter() - began) / EMPTY_TASKS)
     return found

@@ -7,16 +7,56 @@ infinity are refused, with the argument's own name in the message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Protocol, SupportsFloat, SupportsIndex, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import ConfigError, message
+from .errors import ConfigError
 
 Floats = float | NDArray[np.float64]
 Integers = int | NDArray[np.int64]
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Tell whether something is one real number: of Python or NumPy, a fraction too, never a truth value.
+
+    Examples
+    --------
+    >>> [is_number(value) for value in (3, np.float32(0.5), True, np.True_, "3", None)]
+    [True, True, False, False, False, False]
+    """
+    # NumPy registers its integers and floats with these classes, and its bool with none. The type comes first
+    # because a check of rollout records asks this of every token.
+    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Tell whether something is one whole number by its type: not a float, not a truth value.
+
+    Examples
+    --------
+    >>> [is_whole(value) for value in (3, np.uint8(3), 3.0, True, "3")]
+    [True, True, False, False, False]
+    """
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+
+
+class HasArray(Protocol):
+    """Anything that NumPy can make an array of: its own arrays, and those of xarray, polars and others."""
+
+    def __array__(self) -> NDArray[Any]:
+        """Return the values."""
+        ...
+
+
+_Row: TypeAlias = Sequence[SupportsFloat]
+# What a user may give where numbers or arrays of them are read exactly; text and None are not among them.
+Numbers: TypeAlias = (
+    SupportsFloat | SupportsIndex | HasArray | _Row | Sequence[_Row] | Sequence[Sequence[_Row]]
+)
 
 
 def _raw_array(name: str, value: Any) -> NDArray[Any]:
@@ -26,11 +66,10 @@ def _raw_array(name: str, value: Any) -> NDArray[Any]:
         try:
             boxed = np.array(value, dtype=object)
         except ValueError:
-            raise ConfigError(message(name, "must be rectangular", value, way_out)) from None
+            raise ConfigError(name, "must be rectangular", value, way_out) from None
         for item in boxed.flat:
-            real = isinstance(item, Real | np.integer | np.floating)
-            if not real or isinstance(item, bool | np.bool_):
-                raise ConfigError(message(name, "must be a number", value, way_out))
+            if not is_number(item):
+                raise ConfigError(name, "must be a number", value, way_out)
         if boxed.size and all(isinstance(item, Integral) for item in boxed.flat):
             try:
                 return boxed.astype(np.int64)
@@ -39,7 +78,7 @@ def _raw_array(name: str, value: Any) -> NDArray[Any]:
         return boxed.astype(np.float64)
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
-        raise ConfigError(message(name, "must be a number", value, way_out))
+        raise ConfigError(name, "must be a number", value, way_out)
     return array
 
 
@@ -48,7 +87,7 @@ def _refuse(name: str, rule: str, value: Any, bad: NDArray[np.bool_], way_out: s
     if bad.any():
         first = np.asarray(value)[bad].flat[0] if bad.ndim else np.asarray(value)[()]
         shown = first.item() if hasattr(first, "item") else first
-        raise ConfigError(message(name, rule, shown, way_out))
+        raise ConfigError(name, rule, shown, way_out)
 
 
 def real_numbers(
@@ -180,13 +219,12 @@ def broadcast(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         shape = np.broadcast_shapes(*(array.shape for array in arguments.values()))
     except ValueError:
         shapes = {name: array.shape for name, array in arguments.items()}
-        text = message(
+        raise ConfigError(
             ", ".join(arguments),
             "shapes must fit together",
             shapes,
             "Add axes of length 1 where they differ.",
-        )
-        raise ConfigError(text) from None
+        ) from None
     return tuple(np.broadcast_to(array, shape) for array in arguments.values())
 
 

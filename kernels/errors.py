@@ -1,4 +1,4 @@
-"""The errors of Lagsweep.
+"""The errors of Lagsweep, and the findings that they carry.
 
 ::
 
@@ -8,18 +8,128 @@
     ├── StoreError       (also a RuntimeError)  a stored sweep cannot be created, read or resumed
     └── CheckpointError  (also a RuntimeError)  a checkpoint cannot be written, read or trusted
 
-Every message reads ``field: rule (got value). Way out.``; :func:`message` builds it.
+``raise ConfigError(field, rule, value, way_out)`` is the usual form; several findings go into one error as
+``ConfigError(*findings)``. The text is made once, from the findings, a line for each:
+``field: rule (got value). Way out.`` Who needs a part of it takes it from :attr:`LagsweepError.findings`.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple, Self
+
+_LONGEST_VALUE = 120
+
+
+class Words(str):
+    """Words that a message shows as they are, without quotes, in the place of a value.
+
+    Examples
+    --------
+    >>> Words("nothing")
+    nothing
+    """
+
+    def __repr__(self) -> str:
+        """Give the words."""
+        return str(self)
+
+
+class NoValue(Enum):
+    """Stands for the value of a finding that has none to show: its text has no ``(got ...)``."""
+
+    NO_VALUE = "no value"
+
+
+NO_VALUE = NoValue.NO_VALUE
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong: what it is about, the rule, the value that breaks it, and the way out.
+
+    Attributes
+    ----------
+    field : str
+        The setting, argument or file, with its place before it, such as ``base.batch_tokens``.
+    rule : str
+        What must hold; the whole text where there is no field.
+    value : object
+        What was given; ``NO_VALUE`` where nothing is to be shown.
+    way_out : str
+        What to do about it.
+
+    Examples
+    --------
+    >>> print(Finding("batch_tokens", "must be at least 1", 0, "Give a positive token budget."))
+    batch_tokens: must be at least 1 (got 0). Give a positive token budget.
+    """
+
+    field: str
+    rule: str
+    value: Any = NO_VALUE
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        """Write it as one line."""
+        got = "" if self.value is NO_VALUE else f" (got {shown_value(self.value)})"
+        field = f"{self.field}: " if self.field else ""
+        way_out = f". {self.way_out}" if self.way_out else "." if got else ""
+        return f"{field}{self.rule}{got}{way_out}"
+
+    def within(self, place: str) -> Finding:
+        """Put a place before the field: a section, a flag or a file.
+
+        Examples
+        --------
+        >>> Finding("batch_tokens", "is required").within("base.").field
+        'base.batch_tokens'
+        """
+        return (
+            self._replace(field=place + self.field) if self.field else self._replace(rule=place + self.rule)
+        )
 
 
 class LagsweepError(Exception):
-    """Root of all errors that Lagsweep raises on purpose."""
+    """Root of all errors that Lagsweep raises on purpose.
+
+    Parameters
+    ----------
+    *parts : Finding or str or object
+        A finding's four parts, or findings, or a text without parts.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        What is wrong, as data; the error's text has a line for each.
+
+    Examples
+    --------
+    >>> error = ConfigError("batch_tokens", "must be at least 1", 0, "Give a positive token budget.")
+    >>> error.findings[0].field, error.findings[0].value
+    ('batch_tokens', 0)
+    """
+
+    findings: tuple[Finding, ...]
+
+    def __init__(self, *parts: Any) -> None:
+        if len(parts) == len(Finding._fields) and not isinstance(parts[0], Finding):
+            parts = (Finding(*parts),)
+        findings = [part if isinstance(part, Finding) else Finding("", str(part)) for part in parts]
+        lines = {str(finding): finding for finding in findings}  # what is found twice is said once
+        self.findings = tuple(lines.values())
+        super().__init__("\n".join(lines))
+
+    def within(self, place: str) -> Self:
+        """Give the same error with a place before every field."""
+        return type(self)(*(finding.within(place) for finding in self.findings))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let copy and pickle keep the findings; a value that cannot travel goes as text."""
+        findings = tuple(finding._replace(value=_portable(finding.value)) for finding in self.findings)
+        return type(self), self.args, {**self.__dict__, "findings": findings}
 
 
 class ConfigError(LagsweepError, ValueError):
@@ -38,18 +148,38 @@ class CheckpointError(LagsweepError, RuntimeError):
     """A checkpoint cannot be written, read or trusted."""
 
 
-def message(field: str, rule: str, value: Any, way_out: str) -> str:
-    """Build an error text: field, rule, value and way out, in that order.
+def shown_value(value: Any) -> str:
+    """Write a value for a message, cut where it is long.
 
     Examples
     --------
-    >>> message("batch_tokens", "must be at least 1", 0, "Give a positive token budget.")
-    'batch_tokens: must be at least 1 (got 0). Give a positive token budget.'
+    >>> shown_value("reserve"), len(shown_value("x" * 1000))
+    ("'reserve'", 120)
     """
-    shown = repr(value)
-    if len(shown) > 120:
-        shown = shown[:117] + "..."
-    return f"{field}: {rule} (got {shown}). {way_out}"
+    try:
+        shown = repr(value)
+    except Exception:
+        # A foreign object's repr may do anything, and Python refuses to write an integer of 5,000 digits.
+        return f"a {type(value).__name__}"
+    return shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 3] + "..."
+
+
+def is_short(value: Any) -> bool:
+    """Tell whether a message shows a value as a whole."""
+    try:
+        return len(repr(value)) <= _LONGEST_VALUE
+    except Exception:
+        return False
+
+
+def _portable(value: Any) -> Any:
+    if is_short(value):
+        try:
+            pickle.dumps(value)
+            return value
+        except Exception:
+            pass  # of a foreign type, which may raise anything
+    return Words(shown_value(value))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..kernels.errors import ConfigError, message, nearest
+from ..kernels.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     import polars
@@ -24,7 +24,7 @@ def checked_table_path(path: Path, flag: str) -> Path:
     """
     if path.suffix not in SUFFIXES:
         way_out = nearest(path.suffix, SUFFIXES) or "Name it FILE.parquet or FILE.csv."
-        raise ConfigError(message(flag, "must end in .parquet or .csv", str(path), way_out))
+        raise ConfigError(flag, "must end in .parquet or .csv", str(path), way_out)
     return checked_folder(path, flag)
 
 
@@ -36,14 +36,12 @@ def checked_folder(path: Path, flag: str) -> Path:
     ConfigError
     """
     if not path.parent.is_dir():
-        raise ConfigError(
-            message(flag, "must lie in a folder that exists", str(path), f"Make {path.parent} first.")
-        )
+        raise ConfigError(flag, "must lie in a folder that exists", str(path), f"Make {path.parent} first.")
     if not os.access(path.parent, os.W_OK):
         rule = "must lie in a folder that can be written"
-        raise ConfigError(message(flag, rule, str(path), "Name a file in another folder."))
+        raise ConfigError(flag, rule, str(path), "Name a file in another folder.")
     if path.is_dir():
-        raise ConfigError(message(flag, "must be a file", str(path), "Name a file in that folder."))
+        raise ConfigError(flag, "must be a file", str(path), "Name a file in that folder.")
     return path
 
 

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .findings import ContractFinding, Plainly, make_finding, shown
-from .record import RecordCheck, is_finite, is_number, is_whole
+from .._arguments import is_number, is_whole
+from ..errors import Words
+from .findings import ContractFinding, make_finding, shown
+from .record import RecordCheck, is_finite
 
 _MOST_KINDS = 1000
 
@@ -88,7 +90,7 @@ class BatchCheck:
         for code, name, what, kinds in mixtures:
             if len(kinds) > 1:
                 second = list(kinds.values())[1]
-                values = Plainly(", ".join(shown(kind) for kind in list(kinds)[:5]))
+                values = Words(", ".join(shown(kind) for kind in list(kinds)[:5]))
                 way_out = "Form ratios and baselines only between equal settings."
                 rule = f"should be of one {what} in a batch, not {len(kinds)}"
                 yield second, self._make(code, second, name, rule, values, way_out, len(kinds))
@@ -125,7 +127,7 @@ class BatchCheck:
                 rule = f"must occur once in a batch, and {first} has it already"
                 way_out = "Number the rollouts of a prompt apart."
                 place = self._places[index]
-                got = Plainly("the same id again")
+                got = Words("the same id again")
                 yield place, self._make("duplicate_sample_id", place, "sample_id", rule, got, way_out)
 
     def _group_sizes(self) -> Iterator[tuple[int, ContractFinding]]:
@@ -139,11 +141,11 @@ class BatchCheck:
                     first, singles = (place if first < 0 else first), singles + 1
             elif run.size != self.group_size:
                 rule = f"must have {self.group_size} rollouts in its group"
-                got = Plainly(f"{run.size} from {self._other(place)} on")
+                got = Words(f"{run.size} from {self._other(place)} on")
                 yield place, self._make("group_size", place, name, rule, got, "Drop or complete the group.")
         if singles:
             rule = "should be shared by a group, whose mean is the baseline"
-            got = Plainly(f"{singles} groups of one")
+            got = Words(f"{singles} groups of one")
             way_out = "A group id that is new for each sample makes every advantage 0."
             yield first, self._make("group_of_one", first, name, rule, got, way_out, singles)
 
@@ -157,6 +159,6 @@ class BatchCheck:
                 if not self._bad[index]:
                     place = self._places[index]
                     rule = f"must be that of a whole episode, and {broken} of it has errors"
-                    got = Plainly(f"{len(bad)} bad of {run.size}")
+                    got = Words(f"{len(bad)} bad of {run.size}")
                     way_out = "Drop the episode as a whole."
                     yield place, self._make("episode_incomplete", place, "episode_id", rule, got, way_out)

@@ -23,18 +23,31 @@ warning. Whether "eos" is true can only be said when ``eos_token_ids`` are given
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._arguments import whole_numbers
-from ..errors import ConfigError, ContractError, message
+from ..errors import ConfigError, ContractError
 from .batch import BatchCheck
 from .findings import ContractFinding, make_finding
 from .record import ContractLimits, RecordCheck
 from .rules import checked
 from .schemas import schema_named
+
+
+class Limits(TypedDict, total=False):
+    """The keyword arguments of :class:`RolloutContract`."""
+
+    schema: str
+    eos_token_ids: ArrayLike | None
+    vocabulary_size: int | None
+    max_context_tokens: int | None
+    published_version: int | None
+    trainer_version: int | None
+    max_policy_lag: int | None
+    encode: Callable[[str], Any] | None
 
 
 class RolloutContract:
@@ -97,27 +110,25 @@ class RolloutContract:
         }
         if max_policy_lag is not None and trainer_version is None and published_version is None:
             way_out = "Give trainer_version or published_version."
-            raise ConfigError(
-                message("max_policy_lag", "needs a version to count from", max_policy_lag, way_out)
-            )
+            raise ConfigError("max_policy_lag", "needs a version to count from", max_policy_lag, way_out)
         eos = None
         if eos_token_ids is not None:
             ids = whole_numbers("eos_token_ids", np.atleast_1d(eos_token_ids), minimum=0)
             eos = frozenset(ids.tolist())
         self.limits = ContractLimits(eos_token_ids=eos, encode=encode, **whole)
 
-    def check(self, record: Any) -> RecordCheck:
+    def check(self, record: object) -> RecordCheck:
         """Run every rule over one record; ``.findings`` of the result has errors and warnings."""
         return checked(record, self.schema, self.limits)
 
-    def errors(self, record: Any, *, warnings: bool = False) -> list[ContractFinding]:
+    def errors(self, record: object, *, warnings: bool = False) -> list[ContractFinding]:
         """Give the errors of one record, and its warnings if wanted."""
         findings = self.check(record).findings
         return findings if warnings else [f for f in findings if f.severity == "error"]
 
 
 def rollout_contract_errors(
-    record: Any,
+    record: object,
     *,
     warnings: bool = False,
     schema: str = "lagsweep",
@@ -180,7 +191,7 @@ max_policy_lag, encode
 
 
 def batch_contract_errors(
-    records: Iterable[Any], *, group_size: int | None = None, warnings: bool = True, **limits: Any
+    records: Iterable[Any], *, group_size: int | None = None, warnings: bool = True, **limits: Unpack[Limits]
 ) -> list[ContractFinding]:
     """Report every violation by the records of a batch, and by the batch as a whole.
 
@@ -226,14 +237,12 @@ def batch_contract_errors(
         check = contract.check(record)
         batch.add(place, check)
         for found in check.findings:
-            path = f"records[{place}].{found.path}"
-            text = f"records[{place}].{found}"
-            findings.append(ContractFinding(text, found.code, path, found.severity, found.occurrences))
+            findings.append(found.within(f"records[{place}]."))
     findings.extend(found for _, found in batch.findings())
     return findings if warnings else [f for f in findings if f.severity == "error"]
 
 
-def require_contract(record: Any, **limits: Any) -> None:
+def require_contract(record: object, **limits: Unpack[Limits]) -> None:
     """Raise when a record breaks the contract, naming every error; for the door of a queue.
 
     Parameters
@@ -257,4 +266,4 @@ def require_contract(record: Any, **limits: Any) -> None:
     """
     errors = RolloutContract(**limits).errors(record)
     if errors:
-        raise ContractError("\n".join(errors))
+        raise ContractError(*(found.parts for found in errors))

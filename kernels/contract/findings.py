@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import message
+from ..errors import Finding, Words
 
 ERROR = "error"
 WARNING = "warning"
@@ -83,6 +83,8 @@ class ContractFinding(str):
         The rule's name, a key of ``RULES``.
     path : str
         Where it is broken, such as ``behavior_logprobs[3]`` or ``records[2].sample_id``.
+    parts : Finding
+        The sentence's parts, as an error carries them.
     severity : str
         ``"error"`` or ``"warning"``.
     occurrences : int
@@ -95,21 +97,26 @@ class ContractFinding(str):
     ('prompt_tokens: must hold a token (got []). Keep the prompt.', 'prompt_empty', 'error')
     """
 
+    parts: Finding
     code: str
     path: str
     severity: str
     occurrences: int
 
-    def __new__(cls, text: str, code: str, path: str, severity: str, occurrences: int = 1) -> ContractFinding:
+    def __new__(cls, parts: Finding, code: str, severity: str, occurrences: int = 1) -> ContractFinding:
         """Make the string and attach what belongs to it."""
-        finding = super().__new__(cls, text)
-        finding.code, finding.path, finding.severity = code, path, severity
-        finding.occurrences = occurrences
+        finding = super().__new__(cls, str(parts))
+        finding.parts, finding.path = parts, parts.field
+        finding.code, finding.severity, finding.occurrences = code, severity, occurrences
         return finding
 
-    def __reduce__(self) -> tuple[type[ContractFinding], tuple[str, str, str, str, int]]:
+    def __reduce__(self) -> tuple[type[ContractFinding], tuple[Finding, str, str, int]]:
         """Let copy and pickle keep the attributes."""
-        return type(self), (str(self), self.code, self.path, self.severity, self.occurrences)
+        return type(self), (self.parts, self.code, self.severity, self.occurrences)
+
+    def within(self, place: str) -> ContractFinding:
+        """Give the same finding with a place before its path."""
+        return type(self)(self.parts.within(place), self.code, self.severity, self.occurrences)
 
     @property
     def field(self) -> str:
@@ -128,53 +135,25 @@ class ContractFinding(str):
         }
 
 
-class _Shown:
-    """Shows a value in a message without ever failing: huge integers and long texts are cut."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __repr__(self) -> str:
-        value = self._value
-        if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
-            return f"an integer of {value.bit_length()} bits"
-        if isinstance(value, str | bytes) and len(value) > 80:
-            return f"{value[:60]!r} and {len(value) - 60} more"
-        if isinstance(value, list | tuple | dict) and len(value) > 8:
-            return f"a {type(value).__name__} of {len(value)}"
-        try:
-            return repr(value)
-        except Exception:
-            # A foreign object's repr may do anything; a validator must still report it.
-            return f"a {type(value).__name__}"
-
-
 def shown(value: Any) -> str:
-    """Write a value for a sentence, cut where it is long.
+    """Write a value for a sentence, cut where it is long; never fails.
 
     Examples
     --------
     >>> shown([1, 2]), shown(list(range(100)))
     ('[1, 2]', 'a list of 100')
     """
-    return repr(_Shown(value))
-
-
-class Plainly:
-    """Words that a message shows as they are, without quotes.
-
-    Examples
-    --------
-    >>> Plainly("nothing")
-    nothing
-    """
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def __repr__(self) -> str:
-        """Give the words."""
-        return self._words
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, str | bytes) and len(value) > 80:
+        return f"{value[:60]!r} and {len(value) - 60} more"
+    if isinstance(value, list | tuple | dict) and len(value) > 8:
+        return f"a {type(value).__name__} of {len(value)}"
+    try:
+        return repr(value)
+    except Exception:
+        # A foreign object's repr may do anything; a validator must still report it.
+        return f"a {type(value).__name__}"
 
 
 def make_finding(
@@ -187,5 +166,12 @@ def make_finding(
     >>> make_finding("temperature", "decoding.temperature", "must be above 0", 0, "Sample.").path
     'decoding.temperature'
     """
-    text = message(path, rule, value if isinstance(value, Plainly) else _Shown(value), way_out)
-    return ContractFinding(text, code, path, RULES[code][0], occurrences)
+    parts = Finding(path, rule, value if isinstance(value, Words) else _kept(value), way_out)
+    return ContractFinding(parts, code, RULES[code][0], occurrences)
+
+
+def _kept(value: Any) -> Any:
+    """Keep a short plain value as it is, the words that show it of any other: a record is not held on to."""
+    words = shown(value)
+    plain = value is None or type(value) in (bool, int, float, str)
+    return value if plain and len(words) < 80 and words == repr(value) else Words(words)

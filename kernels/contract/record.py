@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
-from ..errors import nearest
-from .findings import ContractFinding, Plainly, make_finding
+from .._arguments import is_whole
+from ..errors import Words, nearest
+from .findings import ContractFinding, make_finding
 from .schemas import OPTIONAL, REQUIRED, RecordSchema, better_schema
-
-_WHOLE = (int, np.integer)
-_REAL = (int, float, np.integer, np.floating)
 
 
 @dataclass(frozen=True)
@@ -34,17 +32,6 @@ class ContractLimits:
     encode: Callable[[str], Any] | None = None
 
 
-def is_whole(value: Any) -> TypeGuard[int]:
-    """Say whether a value is a whole number: int or NumPy integer, never a bool.
-
-    Examples
-    --------
-    >>> is_whole(3), is_whole(True), is_whole(3.0)
-    (True, False, False)
-    """
-    return type(value) is int or (isinstance(value, _WHOLE) and not isinstance(value, bool))
-
-
 def all_whole(values: list[Any]) -> bool:
     """Say whether every value is a whole number, at the speed of built-ins for plain ids.
 
@@ -54,17 +41,6 @@ def all_whole(values: list[Any]) -> bool:
     (True, False)
     """
     return set(map(type, values)) <= {int} or all(map(is_whole, values))
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Say whether a value is a real number, never a bool.
-
-    Examples
-    --------
-    >>> is_number(0.5), is_number(True), is_number("0.5")
-    (True, False, False)
-    """
-    return type(value) is float or (isinstance(value, _REAL) and not isinstance(value, bool))
 
 
 def is_finite(value: Any) -> bool:
@@ -144,7 +120,7 @@ class RecordCheck:
             return True
         if name in self.schema.required:
             way_out = self._where_it_may_be(name) or "Record it where the rollout is made."
-            self.add("missing_field", name, "is required", Plainly("nothing"), way_out)
+            self.add("missing_field", name, "is required", Words("nothing"), way_out)
         return False
 
     def _where_it_may_be(self, name: str) -> str:

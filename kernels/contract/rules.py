@@ -8,19 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import nearest
-from .findings import Plainly, make_finding, shown
-from .record import (
-    ContractLimits,
-    RecordCheck,
-    all_whole,
-    check_lag,
-    flat_list,
-    is_blank,
-    is_finite,
-    is_number,
-    is_whole,
-)
+from .._arguments import is_number, is_whole
+from ..errors import Words, nearest
+from .findings import make_finding, shown
+from .record import ContractLimits, RecordCheck, all_whole, check_lag, flat_list, is_blank, is_finite
 from .schemas import RecordSchema
 from .token_rules import (
     check_lengths,
@@ -94,7 +85,7 @@ def check_decoding(check: RecordCheck) -> None:
     if not hot:
         rule = "must be a finite number above 0"
         way_out = "At 0 decoding is greedy and the log-probabilities are not those of the sampler."
-        got = temperature if "temperature" in decoding else Plainly("nothing")
+        got = temperature if "temperature" in decoding else Words("nothing")
         check.add("temperature", "decoding", rule, got, way_out, inner=".temperature")
     for name, rule, good in _DECODING_RULES:
         value = decoding.get(name)
@@ -212,7 +203,7 @@ def check_text(check: RecordCheck, response: list[Any] | None) -> None:
         )
         rule = f"should encode to the sampled ids, which differ from token {at} on"
         way_out = "Train on the sampled ids; never on the text encoded again."
-        got = Plainly(f"{len(again)} ids for {len(response)}")
+        got = Words(f"{len(again)} ids for {len(response)}")
         check.add("retokenization_drift", "response_text", rule, got, way_out)
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ConfigError, message, nearest
-from .findings import Plainly
+from ..errors import ConfigError, Words, nearest
 
 REQUIRED = (
     "sample_id",
@@ -105,7 +104,7 @@ def _slime_fields(record: Mapping[str, Any]) -> dict[str, Any]:
         ours["prompt_tokens"] = tokens[: len(tokens) - length]
         ours["response_tokens"] = tokens[len(tokens) - length :]
     else:
-        ours["prompt_tokens"] = ours["response_tokens"] = Plainly("tokens that response_length cannot split")
+        ours["prompt_tokens"] = ours["response_tokens"] = Words("tokens that response_length cannot split")
     versions = record.get("weight_versions")
     if isinstance(versions, list | tuple) and versions:
         # slime stamps each generation call with a text; the oldest call is the record's version.
@@ -214,7 +213,7 @@ def schema_named(name: str) -> RecordSchema:
         if schema.name == name:
             return schema
     way_out = nearest(str(name), SCHEMA_NAMES) or "Rename the fields before the check."
-    raise ConfigError(message("schema", f"must be one of {', '.join(SCHEMA_NAMES)}", name, way_out))
+    raise ConfigError("schema", f"must be one of {', '.join(SCHEMA_NAMES)}", name, way_out)
 
 
 def better_schema(schema: RecordSchema, record: Mapping[str, Any]) -> RecordSchema | None:

@@ -9,16 +9,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from .findings import Plainly, shown
-from .record import (
-    RecordCheck,
-    all_whole,
-    check_lag,
-    flat_list,
-    is_finite,
-    is_number,
-    is_whole,
-)
+from .._arguments import is_number, is_whole
+from ..errors import Words
+from .findings import shown
+from .record import RecordCheck, all_whole, check_lag, flat_list, is_finite
 
 # float32 log-softmax may round a probability of 1 to slightly above 0.
 _ROUNDING = 1e-6
@@ -73,7 +67,7 @@ def check_lengths(check: RecordCheck, prompt: list[Any] | None, response: list[A
         values = flat_list(teacher)
         if values is None or len(values) != total:
             rule = f"must be a flat list of {total} values, one per prompt and response token"
-            got = teacher if values is None else Plainly(f"{len(values)} values")
+            got = teacher if values is None else Words(f"{len(values)} values")
             check.add("teacher_length", "teacher_logprobs", rule, got, "Score prompt and response together.")
 
 
@@ -81,7 +75,7 @@ def _check_token_versions(check: RecordCheck, value: Any, length: int) -> None:
     """Check versions per token; the sequence's lag goes by the oldest of them."""
     versions = flat_list(value)
     if versions is None or len(versions) != length:
-        got = value if versions is None else Plainly(f"{len(versions)} values")
+        got = value if versions is None else Words(f"{len(versions)} values")
         rule = f"must be a flat list of {length} versions, one per response token"
         check.add("token_versions", "token_versions", rule, got, "Stamp each token as it is sampled.")
         return
@@ -125,7 +119,7 @@ def check_logprobs(check: RecordCheck, response: list[Any] | None) -> list[Any] 
     if not fits:
         rule = f"must have one value per response token, {len(response or [])}"
         way_out = "Keep the sampler's ids and values together; never pad, cut or re-tokenise."
-        check.add("logprob_length", name, rule, Plainly(f"{len(logprobs)} values"), way_out)
+        check.add("logprob_length", name, rule, Words(f"{len(logprobs)} values"), way_out)
     if not _all_plausible(logprobs):
         _check_each_logprob(check, name, logprobs)
     return logprobs if fits else None
@@ -185,7 +179,7 @@ def check_masks(
     if active and not any(active):
         name = "loss_mask" if loss is not None else "tool_mask"
         rule = "should leave a token to train on"
-        check.add("nothing_trained", name, rule, Plainly("no active token"), "Drop the record.")
+        check.add("nothing_trained", name, rule, Words("no active token"), "Drop the record.")
     if logprobs:
         values = logprobs if active is None else [v for v, a in zip(logprobs, active) if a]
         _check_zeros(check, logprobs, values, active)
@@ -207,7 +201,7 @@ def _read_mask(check: RecordCheck, name: str, response: list[Any] | None) -> lis
     if response is not None and len(mask) != len(response):
         rule = f"must have one entry per response token, {len(response)}"
         way_out = "Let it grow with the response, also when a rollout is resumed."
-        check.add("mask_length", name, rule, Plainly(f"{len(mask)} entries"), way_out)
+        check.add("mask_length", name, rule, Words(f"{len(mask)} entries"), way_out)
         return None
     return None if wrong else mask
 
@@ -260,7 +254,7 @@ def check_turns(check: RecordCheck) -> None:
             return
         at = first_difference(seen, prompt)
         if at is not None:
-            got = prompt[at] if at < len(prompt) else Plainly("its end")
+            got = prompt[at] if at < len(prompt) else Words("its end")
             rule = f"must begin with the {len(seen)} ids before it; token {at} should be {shown(seen[at])}"
             way_out = "Append the new ids to the sampled ones; do not encode the conversation again."
             check.add("turn_prefix", "turns", rule, got, way_out, inner=f"[{i}].prompt_tokens")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 # Eight cells for each entry leave one cell in eight to search, so the branch is predicted well: measured
 # 3.4 ns a draw for 2,048 entries, 10 ns with one cell each. Above 2**16 cells the cache costs more than
@@ -83,11 +83,11 @@ def table_from_cdf_values(values: Any) -> np.ndarray:
     cdf = np.array(values, dtype=np.float64)
     if cdf.ndim != 1 or cdf.size == 0:
         raise ConfigError(
-            message("cdf", "must be one row of at least one value", cdf.shape, "Give F(k + 0.5) for each k.")
+            "cdf", "must be one row of at least one value", cdf.shape, "Give F(k + 0.5) for each k."
         )
     if np.isnan(cdf).any():
         raise ConfigError(
-            message("cdf", "must hold numbers only", math.nan, "Check the parameters of the distribution.")
+            "cdf", "must hold numbers only", math.nan, "Check the parameters of the distribution."
         )
     cdf = np.clip(np.maximum.accumulate(cdf), 0.0, 1.0)
     cdf[-1] = 1.0
@@ -119,14 +119,12 @@ def table_from_counts(counts: Any) -> np.ndarray:
     array = np.asarray(counts)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise ConfigError(
-            message("counts", "must be one row of whole numbers", counts, "Give one count for each length.")
+            "counts", "must be one row of whole numbers", counts, "Give one count for each length."
         )
     total = int(array.sum())
     if int(array.min()) < 0 or not 0 < total < 2**53:
         raise ConfigError(
-            message(
-                "counts", "must be 0 or more, with a positive sum", counts, "Count each length once or more."
-            )
+            "counts", "must be 0 or more, with a positive sum", counts, "Count each length once or more."
         )
     return np.cumsum(array, dtype=np.int64) / total
 
@@ -157,7 +155,7 @@ def mix_tables(parts: Sequence[tuple[float, int, np.ndarray]]) -> tuple[int, np.
     weights = [float(weight) for weight, _, _ in parts]
     if not weights or not all(weight > 0 and math.isfinite(weight) for weight in weights):
         raise ConfigError(
-            message("parts", "must have positive, finite weights", weights, "Leave out parts of weight 0.")
+            "parts", "must have positive, finite weights", weights, "Leave out parts of weight 0."
         )
     minimum = min(low for _, low, _ in parts)
     size = max(low + cdf.size for _, low, cdf in parts) - minimum
@@ -186,19 +184,17 @@ def check_table(minimum: int, cdf: Any) -> np.ndarray:
     """
     if isinstance(minimum, bool | np.bool_) or not isinstance(minimum, int | np.integer) or minimum < 1:
         raise ConfigError(
-            message("minimum", "must be a whole number of at least 1", minimum, "A response has a token.")
+            "minimum", "must be a whole number of at least 1", minimum, "A response has a token."
         )
     array = np.ascontiguousarray(cdf, dtype=np.float64)
     if array.ndim != 1 or not 1 <= array.size <= LARGEST_TABLE:
         raise ConfigError(
-            message("cdf", f"must be one row of 1 to {LARGEST_TABLE} values", array.shape, "Shorten the law.")
+            "cdf", f"must be one row of 1 to {LARGEST_TABLE} values", array.shape, "Shorten the law."
         )
     inside = bool((array >= 0.0).all() and (array <= 1.0).all())
     if not inside or (np.diff(array) < 0.0).any() or array[-1] != 1.0:
         raise ConfigError(
-            message(
-                "cdf", "must grow from 0 or more to exactly 1", array, "Build it with table_from_cdf_values."
-            )
+            "cdf", "must grow from 0 or more to exactly 1", array, "Build it with table_from_cdf_values."
         )
     return array
 

@@ -22,9 +22,10 @@ from llvmlite import ir
 from numba import types
 from numba.core import config as numba_config
 from numba.extending import intrinsic
+from numpy.typing import ArrayLike
 
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 _MASK_64 = 2**64 - 1
 _ROUNDS = 10
@@ -55,7 +56,7 @@ def _philox_rounds_wrapping(k0, k1, c0, c1, c2, c3):  # pragma: no cover
     multiplier0, multiplier1 = np.uint64(_MULTIPLIER_0), np.uint64(_MULTIPLIER_1)
     weyl0, weyl1 = np.uint64(_WEYL_0), np.uint64(_WEYL_1)
     for _ in range(_ROUNDS):
-        high0, low0 = _multiply_wide(multiplier0, c0)
+        high0, low0 = _multiply_wide(multiplier0, c0)  # type: ignore[call-arg, var-annotated]
         high1, low1 = _multiply_wide(multiplier1, c2)
         c0 = high1 ^ c1 ^ k0
         c1 = low1
@@ -212,10 +213,10 @@ def _normals_kernel(words, values):
 def _whole(field: str, value: Any, low: int, high: int) -> int:
     """Check a whole number within [low, high] and give it as int."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise ConfigError(message(field, "must be a whole number", value, "Give an integer."))
+        raise ConfigError(field, "must be a whole number", value, "Give an integer.")
     if not low <= value <= high:
         raise ConfigError(
-            message(field, f"must be at least {low} and at most {high}", value, "Give a value in that range.")
+            field, f"must be at least {low} and at most {high}", value, "Give a value in that range."
         )
     return int(value)
 
@@ -259,17 +260,17 @@ def philox_words(seed: int, first: int = 0, count: int = 1, stream: int = 0) -> 
     return words
 
 
-def _checked_words(words: Any) -> np.ndarray:
+def _checked_words(words: ArrayLike) -> np.ndarray:
     """Check an array of 64-bit words and give it C-contiguous."""
     array = np.asarray(words)
     if array.dtype != np.uint64:
         raise ConfigError(
-            message("words", "must be uint64", str(array.dtype), "Give words of philox_words, unconverted.")
+            "words", "must be uint64", str(array.dtype), "Give words of philox_words, unconverted."
         )
     return np.ascontiguousarray(array)
 
 
-def uniforms(words: Any) -> np.ndarray:
+def uniforms(words: ArrayLike) -> np.ndarray:
     """Turn 64-bit words into uniforms: ``(word >> 11) * 2**-53``, in [0, 1).
 
     Parameters
@@ -299,7 +300,7 @@ def uniforms(words: Any) -> np.ndarray:
     return values
 
 
-def normals(words: Any) -> np.ndarray:
+def normals(words: ArrayLike) -> np.ndarray:
     """Turn 64-bit words into standard normals, always finite.
 
     The normal quantile at ``((word >> 12) + 1/2) * 2**-52`` by AS 241; within 1e-14 (relative, absolute

@@ -9,12 +9,13 @@ likely rows, without a table.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from .length_table import (
     LawMoments,
     LengthTable,
@@ -104,7 +105,7 @@ def _sample_rows_kernel(uniforms, rows, picked):
         picked[i] = pick_row(uniforms[i], rows)
 
 
-def make_length_table(minimum: int, cdf: Any) -> LengthTable:
+def make_length_table(minimum: int, cdf: ArrayLike) -> LengthTable:
     """Check a table and add its guide.
 
     Parameters
@@ -133,22 +134,34 @@ def make_length_table(minimum: int, cdf: Any) -> LengthTable:
     return LengthTable(int(minimum), array, guide_table(array))
 
 
-def _checked_uniforms(uniforms: Any) -> np.ndarray:
+def _checked_uniforms(uniforms: ArrayLike) -> np.ndarray:
     """Check that all values lie in [0, 1) and give them as contiguous float64."""
     array = np.ascontiguousarray(uniforms, dtype=np.float64)
     if not bool(((array >= 0.0) & (array < 1.0)).all()):
-        raise ConfigError(
-            message(
-                "uniforms",
-                "must be in [0, 1)",
-                array,
-                "Make them with lagsweep.kernels.uniforms.",
-            )
-        )
+        raise ConfigError("uniforms", "must be in [0, 1)", array, "Make them with lagsweep.kernels.uniforms.")
     return array
 
 
-def sample_lengths(uniforms: Any, table: Any) -> np.ndarray:
+class Table(Protocol):
+    """What lengths are drawn from: a :class:`LengthTable`, or a law."""
+
+    @property
+    def minimum(self) -> int:
+        """The smallest length."""
+        ...
+
+    @property
+    def cdf(self) -> np.ndarray:
+        """The cumulative probabilities of the lengths from the minimum on."""
+        ...
+
+    @property
+    def guide(self) -> np.ndarray:
+        """Where the search of each uniform begins."""
+        ...
+
+
+def sample_lengths(uniforms: ArrayLike, table: Table) -> np.ndarray:
     """Give the lengths for uniforms: ``minimum + searchsorted(cdf, uniforms, side="right")``.
 
     Parameters
@@ -181,7 +194,7 @@ def sample_lengths(uniforms: Any, table: Any) -> np.ndarray:
     return lengths
 
 
-def sample_rows(uniforms: Any, rows: int) -> np.ndarray:
+def sample_rows(uniforms: ArrayLike, rows: int) -> np.ndarray:
     """Give the rows for uniforms, all ``rows`` being equally likely; see :func:`pick_row`.
 
     Examples
@@ -190,7 +203,7 @@ def sample_rows(uniforms: Any, rows: int) -> np.ndarray:
     [0, 2, 3]
     """
     if isinstance(rows, bool | np.bool_) or not isinstance(rows, int | np.integer) or not 1 <= rows < 2**53:
-        raise ConfigError(message("rows", "must be a whole number of at least 1", rows, "Give rows to pick."))
+        raise ConfigError("rows", "must be a whole number of at least 1", rows, "Give rows to pick.")
     array = _checked_uniforms(uniforms)
     picked = np.empty(np.shape(uniforms), dtype=np.int64)
     _sample_rows_kernel(array.reshape(-1), np.int64(rows), picked.reshape(-1))

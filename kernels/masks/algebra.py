@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Integers, plain, whole_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ..staleness.ragged import boolean_mask
 
 
@@ -73,10 +73,10 @@ def shifted_mask(mask: ArrayLike) -> NDArray[np.bool_]:
     """
     tokens = boolean_mask("mask", mask)
     if tokens.ndim == 0 or not tokens.shape[-1]:
-        raise ConfigError(message("mask", "must have tokens", tokens.shape, "Give prompt and response."))
+        raise ConfigError("mask", "must have tokens", tokens.shape, "Give prompt and response.")
     if tokens[..., 0].any():
         rule = "must not mark the first token of a sequence, which nothing predicts"
-        raise ConfigError(message("mask", rule, True, "Give the mask of prompt and response together."))
+        raise ConfigError("mask", rule, True, "Give the mask of prompt and response together.")
     return tokens[..., 1:]
 
 
@@ -108,7 +108,7 @@ def combined_mask(*masks: ArrayLike, keep: ArrayLike | None = None) -> NDArray[n
     """
     way_out = "Give masks of one shape, and one keep flag per row."
     if not masks:
-        raise ConfigError(message("masks", "must be at least one", 0, way_out))
+        raise ConfigError("masks", "must be at least one", 0, way_out)
     parts = [boolean_mask(f"masks[{i}]", mask) for i, mask in enumerate(masks)]
     if keep is not None:
         parts.append(boolean_mask("keep", keep)[..., None])
@@ -116,7 +116,7 @@ def combined_mask(*masks: ArrayLike, keep: ArrayLike | None = None) -> NDArray[n
         shape = np.broadcast_shapes(*(part.shape for part in parts))
     except ValueError:
         shapes = [part.shape for part in parts]
-        raise ConfigError(message("masks", "shapes must fit together", shapes, way_out)) from None
+        raise ConfigError("masks", "shapes must fit together", shapes, way_out) from None
     effective = np.ones(shape, dtype=np.bool_)
     for part in parts:
         effective &= part

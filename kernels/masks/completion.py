@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import whole_numbers
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 _BLOCK = 64
 _TOKENS_PER_THREAD = 2_000_000
@@ -88,18 +88,18 @@ def token_rows(tokens: ArrayLike) -> NDArray[Any]:
     try:
         array = np.asarray(tokens)
     except ValueError:
-        raise ConfigError(message("tokens", "must be rows of one width", tokens, way_out)) from None
+        raise ConfigError("tokens", "must be rows of one width", tokens, way_out) from None
     if array.ndim == 1 and not array.size:
         array = array.reshape(0, 0)
     if array.ndim < 2:
         rule = "must have rows and tokens, two dimensions or more"
-        raise ConfigError(message("tokens", rule, array.shape, "Wrap one completion in a list."))
+        raise ConfigError("tokens", rule, array.shape, "Wrap one completion in a list.")
     if not array.size:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise ConfigError(message("tokens", "must be whole token ids", array.dtype.name, way_out))
+        raise ConfigError("tokens", "must be whole token ids", array.dtype.name, way_out)
     if array.dtype.kind == "u" and array.dtype.itemsize == 8 and (array > np.iinfo(np.int64).max).any():
-        raise ConfigError(message("tokens", "must be below 2**63", int(array.max()), way_out))
+        raise ConfigError("tokens", "must be below 2**63", int(array.max()), way_out)
     dtype = array.dtype if array.dtype in (np.int32, np.int64) else np.int64
     return np.ascontiguousarray(array, dtype=dtype)
 
@@ -125,7 +125,7 @@ def _limits(lengths: ArrayLike | None, leading: tuple[int, ...], width: int) -> 
     way_out = "Give the number of generated tokens of each row."
     limits = whole_numbers("lengths", lengths, minimum=0, maximum=width, way_out=way_out)
     if limits.shape != leading:
-        raise ConfigError(message("lengths", f"must have the shape {leading}", limits.shape, way_out))
+        raise ConfigError("lengths", f"must have the shape {leading}", limits.shape, way_out)
     return np.ascontiguousarray(limits.reshape(-1))
 
 

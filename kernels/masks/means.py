@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, plain, whole_numbers
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ..staleness.ragged import boolean_mask, float_values
 
 AGGREGATES = ("token", "sequence", "row")
@@ -94,14 +94,14 @@ def masked_mean(values: ArrayLike, mask: ArrayLike, *, aggregate: str = "token")
     """
     if aggregate not in AGGREGATES:
         rule = f"must be one of {', '.join(AGGREGATES)}"
-        raise ConfigError(message("aggregate", rule, aggregate, "Name what the mean runs over."))
+        raise ConfigError("aggregate", rule, aggregate, "Name what the mean runs over.")
     array = np.atleast_1d(float_values("values", values))
     active = boolean_mask("mask", mask)
     try:
         active = np.broadcast_to(active, array.shape)
     except ValueError:
         rule = f"must fit the shape of values, {array.shape}"
-        raise ConfigError(message("mask", rule, active.shape, "Give one flag per value.")) from None
+        raise ConfigError("mask", rule, active.shape, "Give one flag per value.") from None
     leading = array.shape[:-1]
     rows = int(np.prod(leading, dtype=np.int64))
     sums, counts = np.empty(rows), np.empty(rows, dtype=np.int64)
@@ -155,7 +155,7 @@ def completion_statistics(
     cut = boolean_mask("truncated", truncated).reshape(-1)
     if cut.shape != lengths.shape:
         rule = f"must have one flag per completion, {lengths.size}"
-        raise ConfigError(message("truncated", rule, cut.size, "Give both for the same completions."))
+        raise ConfigError("truncated", rule, cut.size, "Give both for the same completions.")
     tokens = lengths if effective_mask is None else _row_tokens(effective_mask, lengths)
     trained = np.where(cut & exclude_truncated, 0, tokens)
     empty = not lengths.size
@@ -175,7 +175,5 @@ def _row_tokens(effective_mask: ArrayLike, lengths: NDArray[np.int64]) -> NDArra
     counts = boolean_mask("effective_mask", effective_mask).sum(axis=-1, dtype=np.int64).reshape(-1)
     if counts.shape != lengths.shape or (counts > lengths).any():
         rule = "must have a row per completion and no more active tokens than were generated"
-        raise ConfigError(
-            message("effective_mask", rule, counts.tolist(), "Build it from the same completions.")
-        )
+        raise ConfigError("effective_mask", rule, counts.tolist(), "Build it from the same completions.")
     return counts

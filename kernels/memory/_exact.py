@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 INT64_MAX = 2**63 - 1
 # A float is read as the simplest fraction that it can stand for, so that 0.1 means a tenth and not the binary
@@ -51,28 +51,24 @@ def fraction_of(number: float) -> Fraction:
     return simple if float(simple) == number else exact
 
 
-def _refuse(field: str, rule: str, value: Any, way_out: str) -> ConfigError:
-    return ConfigError(message(field, rule, value, way_out))
-
-
 def _scalar(field: str, value: Any) -> int | Fraction:
     """Turn one number of any kind into an exact one; bool, text, NaN and infinity are refused."""
     if isinstance(value, bool | np.bool_):
-        raise _refuse(field, "must be a number, not a truth value", value, "Give a number.")
+        raise ConfigError(field, "must be a number, not a truth value", value, "Give a number.")
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise _refuse(field, "must be finite", value, "Give a finite number.")
+            raise ConfigError(field, "must be finite", value, "Give a finite number.")
         exact = Fraction(value)
     elif isinstance(value, numbers.Rational):
         exact = Fraction(value)
     elif isinstance(value, float | np.floating):
         if not math.isfinite(value):
-            raise _refuse(field, "must be finite", float(value), "Give a finite number.")
+            raise ConfigError(field, "must be finite", float(value), "Give a finite number.")
         exact = fraction_of(float(value))
     else:
-        raise _refuse(field, "must be a number or an array of numbers", value, "Give numbers.")
+        raise ConfigError(field, "must be a number or an array of numbers", value, "Give numbers.")
     return exact.numerator if exact.denominator == 1 else exact
 
 
@@ -86,7 +82,7 @@ def _array(field: str, value: Any) -> np.ndarray:
         except ValueError:
             ragged = True
         if ragged:
-            raise _refuse(
+            raise ConfigError(
                 field, "must be a rectangular array of numbers", value, "Give rows of equal length."
             )
     else:
@@ -96,11 +92,11 @@ def _array(field: str, value: Any) -> np.ndarray:
         return array.astype(np.int64)
     if kind == "f":
         if not np.isfinite(array).all():
-            raise _refuse(field, "must be finite", array, "Remove NaN and infinity.")
+            raise ConfigError(field, "must be finite", array, "Remove NaN and infinity.")
         if (array == np.floor(array)).all() and (np.abs(array) < 2.0**63).all():
             return array.astype(np.int64)
     elif kind not in "uO":
-        raise _refuse(field, "must be a number or an array of numbers", value, "Give numbers.")
+        raise ConfigError(field, "must be a number or an array of numbers", value, "Give numbers.")
     exact = np.empty(array.shape, dtype=object)
     exact.flat[:] = [_scalar(field, item) for item in array.flat]
     return exact
@@ -280,7 +276,7 @@ class Exact:
         if not isinstance(whole, np.ndarray):
             return int(whole)
         if whole.dtype == object and whole.size and max(whole.flat) > INT64_MAX:
-            raise _refuse(
+            raise ConfigError(
                 field,
                 "must stay below 2**63 in an array",
                 max(whole.flat),
@@ -327,7 +323,7 @@ def amount(field: str, value: Any, minimum: int = 0) -> Exact:
         lowest = exact
     if lowest < minimum:
         rule = f"must be at least {minimum}" if minimum else "must not be negative"
-        raise _refuse(field, rule, value, f"Give {minimum} or more.")
+        raise ConfigError(field, rule, value, f"Give {minimum} or more.")
     if not isinstance(exact, np.ndarray) or exact.dtype != object:
         return as_exact(exact) if not isinstance(exact, np.ndarray) else Exact(exact)
     common = math.lcm(1, *(item.denominator for item in exact.flat))
@@ -347,7 +343,7 @@ def count(field: str, value: Any, minimum: int = 0) -> Exact:
     """
     exact = amount(field, value, minimum)
     if exact.denominator != 1:
-        raise _refuse(field, "must be a whole number", value, "Give whole numbers.")
+        raise ConfigError(field, "must be a whole number", value, "Give whole numbers.")
     return exact
 
 
@@ -364,7 +360,7 @@ def check_shapes(**fields: Exact) -> tuple[int, ...]:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:
         shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise _refuse(
+        raise ConfigError(
             next(iter(shapes)),
             "must broadcast with the other arguments",
             shown,
@@ -381,6 +377,6 @@ def check_divides(divisor_field: str, divisor: Exact, field: str, value: Exact) 
         ``divisor`` does not divide ``value`` somewhere.
     """
     if (value - value.floor_divide(divisor) * divisor).largest():
-        raise _refuse(
+        raise ConfigError(
             divisor_field, f"must divide {field}", divisor.numerator, f"{field} is {value.numerator}."
         )

@@ -32,7 +32,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigError, message, nearest
+from .._arguments import Integers, Numbers
+from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_divides, check_shapes, count
 
 RECOMPUTE = ("none", "selective", "full")
@@ -46,14 +47,14 @@ class ActivationMemory:
     backward pass works on one layer, ``total_bytes`` is their sum.
     """
 
-    stored_bytes: Any
-    working_bytes: Any
-    total_bytes: Any
+    stored_bytes: Integers
+    working_bytes: Integers
+    total_bytes: Integers
 
 
 def _flag(field: str, value: Any) -> bool:
     if value is not True and value is not False:
-        raise ConfigError(message(field, "must be True or False", value, "Give a truth value."))
+        raise ConfigError(field, "must be True or False", value, "Give a truth value.")
     return value
 
 
@@ -98,7 +99,7 @@ def _token_bytes(
 def _check_recompute(recompute: str) -> None:
     if recompute not in RECOMPUTE:
         way_out = nearest(str(recompute), RECOMPUTE) or "Choose one."
-        raise ConfigError(message("recompute", f"must be one of {', '.join(RECOMPUTE)}", recompute, way_out))
+        raise ConfigError("recompute", f"must be one of {', '.join(RECOMPUTE)}", recompute, way_out)
 
 
 def _read_sizes(
@@ -138,25 +139,25 @@ def _memory(
 
 def activation_bytes(
     *,
-    num_sequences: Any,
-    tokens_per_sequence: Any,
-    num_layers: Any,
-    hidden_size: Any,
-    ffn_size: Any,
-    num_heads: Any,
-    query_size: Any = None,
-    key_size: Any = None,
-    value_size: Any = None,
-    output_size: Any = None,
-    extra_elements: Any = 0,
-    experts_per_token: Any = 1,
+    num_sequences: Numbers,
+    tokens_per_sequence: Numbers,
+    num_layers: Numbers,
+    hidden_size: Numbers,
+    ffn_size: Numbers,
+    num_heads: Numbers,
+    query_size: Numbers | None = None,
+    key_size: Numbers | None = None,
+    value_size: Numbers | None = None,
+    output_size: Numbers | None = None,
+    extra_elements: Numbers = 0,
+    experts_per_token: Numbers = 1,
     recompute: str = "selective",
     gated: bool = True,
     dropout: bool = False,
-    tensor_parallel: Any = 1,
+    tensor_parallel: Numbers = 1,
     sequence_parallel: bool = False,
     fused_attention: bool = True,
-    element_bytes: Any = 2,
+    element_bytes: Numbers = 2,
 ) -> ActivationMemory:
     """Estimate the activations of one micro batch on one rank.
 
@@ -237,13 +238,13 @@ def activation_bytes(
 
 
 def logits_peak_bytes(
-    num_tokens: Any,
-    vocabulary_size: Any,
+    num_tokens: Numbers,
+    vocabulary_size: Numbers,
     *,
-    copy_bytes: Iterable[Any] = (2, 4, 4, 4),
-    chunk_tokens: Any = None,
-    tensor_parallel: Any = 1,
-) -> Any:
+    copy_bytes: Iterable[Numbers] = (2, 4, 4, 4),
+    chunk_tokens: Numbers | None = None,
+    tensor_parallel: Numbers = 1,
+) -> Integers:
     """Give the peak of the loss: all copies of the logits that exist at once.
 
     ``min(tokens, chunk) * ceil(vocabulary / tensor_parallel) * sum(copy_bytes)``.

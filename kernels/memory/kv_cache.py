@@ -18,7 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigError, message, nearest
+from .._arguments import Integers, Numbers
+from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_shapes, count
 
 # DeepSeek's fp8 layout: the latent in fp8 with one fp32 scale per 128 values, the rotary part in bf16.
@@ -39,12 +40,10 @@ def heads_on_rank(num_kv_heads: Exact, tensor_parallel: Exact) -> Exact:
     copies = ranks - ranks.floor_divide(heads) * heads
     if split.minimum(copies).largest():
         raise ConfigError(
-            message(
-                "tensor_parallel",
-                "must divide num_kv_heads, or be a multiple of it so that heads are repeated",
-                ranks.numerator,
-                f"num_kv_heads is {heads.numerator}.",
-            )
+            "tensor_parallel",
+            "must divide num_kv_heads, or be a multiple of it so that heads are repeated",
+            ranks.numerator,
+            f"num_kv_heads is {heads.numerator}.",
         )
     return heads.ceil_divide(ranks)
 
@@ -82,18 +81,18 @@ def _paged(tokens: Exact, block_tokens: Any) -> Exact:
 
 
 def kv_cache_bytes(
-    num_sequences: Any,
-    tokens_per_sequence: Any,
-    num_layers: Any,
-    num_kv_heads: Any,
-    head_dim: Any,
-    element_bytes: Any = 2,
+    num_sequences: Numbers,
+    tokens_per_sequence: Numbers,
+    num_layers: Numbers,
+    num_kv_heads: Numbers,
+    head_dim: Numbers,
+    element_bytes: Numbers = 2,
     *,
-    value_head_dim: Any = None,
-    scale_bytes_per_token_head: Any = 0,
-    block_tokens: Any = 1,
-    tensor_parallel: Any = 1,
-) -> Any:
+    value_head_dim: Numbers | None = None,
+    scale_bytes_per_token_head: Numbers = 0,
+    block_tokens: Numbers = 1,
+    tensor_parallel: Numbers = 1,
+) -> Integers:
     """Give the KV cache of full attention: MHA, GQA and MQA differ in ``num_kv_heads`` alone.
 
     Parameters
@@ -151,7 +150,7 @@ def latent_token_bytes(
     """Give what one token of one latent-attention layer keeps, as an exact amount."""
     if layout not in LATENT_LAYOUTS:
         way_out = nearest(str(layout), LATENT_LAYOUTS) or "Choose one."
-        raise ConfigError(message("layout", f"must be one of {', '.join(LATENT_LAYOUTS)}", layout, way_out))
+        raise ConfigError("layout", f"must be one of {', '.join(LATENT_LAYOUTS)}", layout, way_out)
     latent = count("kv_lora_rank", kv_lora_rank, minimum=1)
     rotary = count("rope_head_dim", rope_head_dim)
     check_shapes(kv_lora_rank=latent, rope_head_dim=rotary)
@@ -161,16 +160,16 @@ def latent_token_bytes(
 
 
 def latent_kv_cache_bytes(
-    num_sequences: Any,
-    tokens_per_sequence: Any,
-    num_layers: Any,
-    kv_lora_rank: Any,
-    rope_head_dim: Any,
-    element_bytes: Any = 2,
+    num_sequences: Numbers,
+    tokens_per_sequence: Numbers,
+    num_layers: Numbers,
+    kv_lora_rank: Numbers,
+    rope_head_dim: Numbers,
+    element_bytes: Numbers = 2,
     *,
     layout: str = "plain",
-    block_tokens: Any = 1,
-) -> Any:
+    block_tokens: Numbers = 1,
+) -> Integers:
     """Give the cache of multi-head latent attention: one vector of latent plus rotary key, no head factor.
 
     Tensor parallelism does not shrink it: every rank needs the whole latent for its heads.
@@ -216,22 +215,22 @@ def latent_kv_cache_bytes(
 class PagedKVCache:
     """Pages of a set of sequences: how many, their bytes, the useful part and the waste in last pages."""
 
-    blocks: Any
-    total_bytes: Any
-    useful_bytes: Any
-    waste_bytes: Any
+    blocks: Integers
+    total_bytes: Integers
+    useful_bytes: Integers
+    waste_bytes: Integers
 
 
 def paged_kv_cache(
-    token_lengths: Any,
-    num_layers: Any,
-    num_kv_heads: Any,
-    head_dim: Any,
-    element_bytes: Any = 2,
+    token_lengths: Numbers,
+    num_layers: Numbers,
+    num_kv_heads: Numbers,
+    head_dim: Numbers,
+    element_bytes: Numbers = 2,
     *,
     block_tokens: int = 16,
-    scale_bytes_per_token_head: Any = 0,
-    tensor_parallel: Any = 1,
+    scale_bytes_per_token_head: Numbers = 0,
+    tensor_parallel: Numbers = 1,
 ) -> PagedKVCache:
     """Add up the pages of sequences of given lengths, each rounded up to whole pages.
 

@@ -7,11 +7,11 @@ tokens over length. Stages of a pipeline are compared one by one, need with room
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, message
+from .._arguments import Integers, Numbers
+from ..errors import ConfigError
 from ._exact import amount, check_shapes, count
 from .kv_cache import token_layer_bytes
 
@@ -20,21 +20,21 @@ from .kv_cache import token_layer_bytes
 class KVCapacity:
     """What a budget admits: whole pages, pages of one sequence beyond the shared ones, whole sequences."""
 
-    blocks: Any
-    blocks_per_sequence: Any
-    shared_blocks: Any
-    sequences: Any
-    used_blocks: Any
+    blocks: Integers
+    blocks_per_sequence: Integers
+    shared_blocks: Integers
+    sequences: Integers
+    used_blocks: Integers
 
 
 def max_sequences(
-    budget_bytes: Any,
-    bytes_per_token: Any,
-    tokens_per_sequence: Any,
+    budget_bytes: Numbers,
+    bytes_per_token: Numbers,
+    tokens_per_sequence: Numbers,
     *,
-    block_tokens: Any = 16,
-    shared_prefix_tokens: Any = 0,
-    group_size: Any = 1,
+    block_tokens: Numbers = 16,
+    shared_prefix_tokens: Numbers = 0,
+    group_size: Numbers = 1,
 ) -> KVCapacity:
     """Give the most sequences that fit a budget, each in whole pages.
 
@@ -89,15 +89,13 @@ def max_sequences(
     )
     if each.smallest() <= 0:
         way_out = "Give kv_cache_bytes(1, 1, ...)."
-        raise ConfigError(message("bytes_per_token", "must be above 0", bytes_per_token, way_out))
+        raise ConfigError("bytes_per_token", "must be above 0", bytes_per_token, way_out)
     if np.any(np.asarray(prefix.numerator > tokens.numerator)):
         raise ConfigError(
-            message(
-                "shared_prefix_tokens",
-                "must not exceed tokens_per_sequence",
-                shared_prefix_tokens,
-                "The prompt is part of the sequence.",
-            )
+            "shared_prefix_tokens",
+            "must not exceed tokens_per_sequence",
+            shared_prefix_tokens,
+            "The prompt is part of the sequence.",
         )
     blocks = budget.floor_divide(each * block)
     shared = prefix.floor_divide(block)
@@ -116,8 +114,12 @@ def max_sequences(
 
 
 def group_cache_tokens(
-    prompt_tokens: Any, response_tokens: Any, *, group_size: Any = None, block_tokens: Any = 1
-) -> Any:
+    prompt_tokens: Numbers,
+    response_tokens: Numbers,
+    *,
+    group_size: Numbers | None = None,
+    block_tokens: Numbers = 1,
+) -> Integers:
     """Give the tokens that a group of sequences with one prompt holds, the prompt counted once.
 
     Only whole pages of the prompt are shared; its last partial page is copied for each sequence, which
@@ -162,7 +164,7 @@ def group_cache_tokens(
         return (shared + own).result("group_cache_tokens")
     if not response.shape:
         rule = "must list the group's members when group_size is left out"
-        raise ConfigError(message("response_tokens", rule, response_tokens, "Give group_size or a list."))
+        raise ConfigError("response_tokens", rule, response_tokens, "Give group_size or a list.")
     check_shapes(prompt_tokens=prompt.along_last(), response_tokens=response, block_tokens=block.along_last())
     own = (tail.along_last() + response).ceil_divide(block.along_last()) * block.along_last()
     return (shared + own.total()).result("group_cache_tokens")
@@ -175,25 +177,25 @@ class StageCapacity:
     ``need_bytes`` and ``fits`` are None unless wanted tokens were given.
     """
 
-    bytes_per_token: Any
-    max_tokens_per_stage: Any
+    bytes_per_token: Integers
+    max_tokens_per_stage: Integers
     max_tokens: int
     tightest_stage: int
-    need_bytes: Any = None
+    need_bytes: Integers | None = None
     fits: bool | None = None
 
 
 def stage_capacity(
-    layers_per_stage: Any,
-    available_bytes: Any,
-    num_kv_heads: Any,
-    head_dim: Any,
-    element_bytes: Any = 2,
+    layers_per_stage: Numbers,
+    available_bytes: Numbers,
+    num_kv_heads: Numbers,
+    head_dim: Numbers,
+    element_bytes: Numbers = 2,
     *,
-    wanted_tokens: Any = None,
+    wanted_tokens: Numbers | None = None,
     block_tokens: int = 1,
-    scale_bytes_per_token_head: Any = 0,
-    tensor_parallel: Any = 1,
+    scale_bytes_per_token_head: Numbers = 0,
+    tensor_parallel: Numbers = 1,
 ) -> StageCapacity:
     """Compare need and room stage by stage; the tightest stage decides.
 
@@ -231,9 +233,7 @@ def stage_capacity(
     block = count("block_tokens", block_tokens, minimum=1)
     if len(layers.shape) != 1 or not layers.shape[0]:
         raise ConfigError(
-            message(
-                "layers_per_stage", "must list the stages", layers_per_stage, "Give one number per stage."
-            )
+            "layers_per_stage", "must list the stages", layers_per_stage, "Give one number per stage."
         )
     check_shapes(layers_per_stage=layers, available_bytes=room)
     each = layers * token_layer_bytes(

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, message, nearest
+from .._arguments import Integers, Numbers
+from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_shapes, count
 from .kv_cache import latent_token_bytes, token_layer_bytes
 
@@ -85,7 +85,7 @@ def _policy(window_policy: str) -> str:
     if window_policy not in WINDOW_POLICIES:
         way_out = nearest(str(window_policy), WINDOW_POLICIES) or "Choose one; the module explains them."
         rule = f"must be one of {', '.join(WINDOW_POLICIES)}"
-        raise ConfigError(message("window_policy", rule, window_policy, way_out))
+        raise ConfigError("window_policy", rule, window_policy, way_out)
     return window_policy
 
 
@@ -105,13 +105,13 @@ def _held_tokens(
 
 
 def sliding_window_tokens(
-    tokens_per_sequence: Any,
-    window_tokens: Any,
+    tokens_per_sequence: Numbers,
+    window_tokens: Numbers,
     window_policy: str = "payload",
     *,
-    block_tokens: Any = 16,
-    max_batched_tokens: Any = 8192,
-) -> Any:
+    block_tokens: Numbers = 16,
+    max_batched_tokens: Numbers = 8192,
+) -> Integers:
     """Give the tokens that one sliding-window layer holds for one sequence.
 
     Parameters
@@ -152,17 +152,17 @@ def sliding_window_tokens(
 
 def hybrid_kv_cache_bytes(
     layers: Iterable[KVLayer],
-    num_sequences: Any,
-    tokens_per_sequence: Any,
+    num_sequences: Numbers,
+    tokens_per_sequence: Numbers,
     *,
-    element_bytes: Any = 2,
+    element_bytes: Numbers = 2,
     window_policy: str = "payload",
-    block_tokens: Any = 1,
-    max_batched_tokens: Any = 8192,
-    scale_bytes_per_token_head: Any = 0,
+    block_tokens: Numbers = 1,
+    max_batched_tokens: Numbers = 8192,
+    scale_bytes_per_token_head: Numbers = 0,
     latent_layout: str = "plain",
-    tensor_parallel: Any = 1,
-) -> Any:
+    tensor_parallel: Numbers = 1,
+) -> Integers:
     """Add up the caches of a list of layers of different kinds, on one rank.
 
     Parameters
@@ -202,7 +202,7 @@ def hybrid_kv_cache_bytes(
     """
     kinds = tuple(layers)
     if not kinds:
-        raise ConfigError(message("layers", "must hold at least one layer", [], "List the model's layers."))
+        raise ConfigError("layers", "must hold at least one layer", [], "List the model's layers.")
     policy = _policy(window_policy)
     sequences = count("num_sequences", num_sequences)
     tokens = count("tokens_per_sequence", tokens_per_sequence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ._exact import Exact, check_divides, count
 from .kv_cache import heads_on_rank
 from .parameters import PARTS, ParameterTensor, parameter_tensors
@@ -111,7 +111,7 @@ def parameters_on_rank(
         check_divides("tensor_parallel", ranks, "the experts' ffn_size", Exact(experts.ffn_size))
     elif spread.numerator > 1:
         way_out = f"{shape.name} has no experts."
-        raise ConfigError(message("expert_parallel", "needs a mixture of experts", expert_parallel, way_out))
+        raise ConfigError("expert_parallel", "needs a mixture of experts", expert_parallel, way_out)
     tp, pp, ep = ranks.numerator, stages.numerator, spread.numerator
     of_kind = {"all": shape.num_layers, "dense": shape.dense_layers, "expert": shape.expert_layers}
     parts = []

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from ..errors import ConfigError, message, nearest
+from .._arguments import Integers, Numbers
+from ..errors import ConfigError, nearest
 from ._exact import count
 from .shapes import ExpertShape, ModelShape
 
@@ -191,7 +191,9 @@ def parameter_count(shape: ModelShape) -> ParameterCount:
     return ParameterCount(sum(parts.values()), active, active - lookup, parts, matrices)
 
 
-def lora_parameters(shape: ModelShape, rank: Any, targets: str | Iterable[str] = "all-linear") -> Any:
+def lora_parameters(
+    shape: ModelShape, rank: Numbers, targets: str | Iterable[str] = "all-linear"
+) -> Integers:
     """Count the parameters of LoRA adapters: ``rank * (inputs + outputs)`` for each adapted matrix.
 
     Parameters
@@ -237,6 +239,6 @@ def lora_parameters(shape: ModelShape, rank: Any, targets: str | Iterable[str] =
         known = {tensor.name.rpartition(".")[2] for tensor in matrices}
         for name in sorted(names - known):
             hint = nearest(name, [*known, *parts]) or f"Known are {', '.join(sorted(known))}."
-            raise ConfigError(message("targets", "must name matrices of the model", name, hint))
+            raise ConfigError("targets", "must name matrices of the model", name, hint)
         chosen = [tensor for tensor in matrices if tensor.name.rpartition(".")[2] in names]
     return (ranks * sum(sum(tensor.shape) * tensor.copies for tensor in chosen)).result("lora_parameters")

@@ -5,13 +5,15 @@ Colocated training and generation need the largest phase, not the sum of everyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..errors import ConfigError, message
+from .._arguments import Integers, Numbers
+from ..errors import ConfigError
 from ._exact import Exact, amount, check_shapes
 
 
@@ -25,16 +27,16 @@ class PeakMemory:
     that lie in every phase with the same bytes.
     """
 
-    phase: Any
-    peak_bytes: Any
-    phase_totals: dict[str, Any]
-    phase_components: dict[str, dict[Any, Any]]
-    dominant_component: Any
+    phase: str | NDArray[np.str_]
+    peak_bytes: Integers
+    phase_totals: dict[str, Integers]
+    phase_components: dict[str, dict[str | int, Integers]]
+    dominant_component: str | NDArray[np.str_]
     shared_components: tuple[str, ...]
-    device_bytes: Any = None
-    headroom_bytes: Any = None
-    phase_headroom_bytes: dict[str, Any] | None = None
-    fits: Any = None
+    device_bytes: Integers | None = None
+    headroom_bytes: Integers | None = None
+    phase_headroom_bytes: dict[str, Integers] | None = None
+    fits: bool | NDArray[np.bool_] | None = None
 
 
 def _components(phase: Any, parts: Any) -> dict[Any, Exact]:
@@ -46,7 +48,7 @@ def _components(phase: Any, parts: Any) -> dict[Any, Exact]:
         parts = list(parts)
     if not isinstance(parts, list | tuple):
         way_out = "Give {phase: {name: bytes}} or {phase: [bytes, ...]}."
-        raise ConfigError(message(field, "must list its components", parts, way_out))
+        raise ConfigError(field, "must list its components", parts, way_out)
     return {place: amount(f"{field}[{place}]", value) for place, value in enumerate(parts)}
 
 
@@ -84,7 +86,9 @@ def _dominant(phase: Any, components: Mapping[str, dict[Any, Any]], shape: tuple
     return dominant
 
 
-def peak_memory(phases: Mapping[str, Any], device_bytes: Any = None) -> PeakMemory:
+def peak_memory(
+    phases: Mapping[str, Mapping[str, Numbers] | Sequence[Numbers]], device_bytes: Numbers | None = None
+) -> PeakMemory:
     """Add up each phase's live components and take the largest phase.
 
     Parameters
@@ -115,7 +119,7 @@ def peak_memory(phases: Mapping[str, Any], device_bytes: Any = None) -> PeakMemo
     """
     if not isinstance(phases, Mapping) or not phases:
         rule = "must name at least one phase" if isinstance(phases, Mapping) else "must map names to sizes"
-        raise ConfigError(message("phases", rule, phases, "Give {'rollout': [...], 'training': [...]}."))
+        raise ConfigError("phases", rule, phases, "Give {'rollout': [...], 'training': [...]}.")
     read = {phase: _components(phase, parts) for phase, parts in phases.items()}
     device = None if device_bytes is None else amount("device_bytes", device_bytes)
     flat = {f"{phase}[{name}]": value for phase, parts in read.items() for name, value in parts.items()}

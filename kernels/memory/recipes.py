@@ -8,13 +8,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
 
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from ._exact import count
 
 
@@ -22,12 +21,12 @@ from ._exact import count
 class Recipe:
     """Bytes per parameter of one way to train; frozen weights are as the trainable ones unless given."""
 
-    parameter_bytes: Any
-    gradient_bytes: Any
-    optimizer_state_bytes: Any
-    master_parameter_bytes: Any
+    parameter_bytes: int | Fraction
+    gradient_bytes: int | Fraction
+    optimizer_state_bytes: int | Fraction
+    master_parameter_bytes: int | Fraction
     note: str
-    frozen_parameter_bytes: Any = None
+    frozen_parameter_bytes: int | Fraction | None = None
 
     @property
     def bytes_per_parameter(self) -> Fraction:
@@ -107,13 +106,11 @@ def recipe_named(name: str | None) -> Recipe:
         return RECIPES["adam_mixed"]
     if name not in RECIPES:
         hint = nearest(str(name), RECIPES)
-        raise ConfigError(
-            message("recipe", f"must be one of {', '.join(RECIPES)}", name, hint or "Choose one.")
-        )
+        raise ConfigError("recipe", f"must be one of {', '.join(RECIPES)}", name, hint or "Choose one.")
     return RECIPES[name]
 
 
-def _tensors(tensors: Iterable[tuple[Any, int]]) -> list[tuple[tuple[int, ...], int]]:
+def _tensors(tensors: Iterable[tuple[Sequence[int], int]]) -> list[tuple[tuple[int, ...], int]]:
     checked = []
     for pair in tensors:
         try:
@@ -121,7 +118,7 @@ def _tensors(tensors: Iterable[tuple[Any, int]]) -> list[tuple[tuple[int, ...], 
             sides = tuple(shape)
         except TypeError:
             raise ConfigError(
-                message("tensors", "must be pairs of (shape, copies)", pair, "Write ((4096, 1024), 32).")
+                "tensors", "must be pairs of (shape, copies)", pair, "Write ((4096, 1024), 32)."
             ) from None
         whole = tuple(count("tensors", side).result("tensors") for side in sides)
         checked.append((whole, count("tensors", copies).result("tensors")))
@@ -129,7 +126,7 @@ def _tensors(tensors: Iterable[tuple[Any, int]]) -> list[tuple[tuple[int, ...], 
 
 
 def blockwise_8bit_state_bytes(
-    tensors: Iterable[tuple[Any, int]],
+    tensors: Iterable[tuple[Sequence[int], int]],
     *,
     block_elements: int = 256,
     states: int = 2,
@@ -171,7 +168,7 @@ def blockwise_8bit_state_bytes(
 
 
 def adafactor_state_bytes(
-    tensors: Iterable[tuple[Any, int]], *, element_bytes: int = 4, momentum: bool = False
+    tensors: Iterable[tuple[Sequence[int], int]], *, element_bytes: int = 4, momentum: bool = False
 ) -> int:
     """Add up Adafactor's state: row and column sums for matrices, a full second moment for vectors.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ._exact import count
 from .kv_layers import KVLayer
 
@@ -26,7 +26,7 @@ def _check_fields(shape: Any, optional: tuple[str, ...] = ()) -> None:
             least = 0 if field.name in optional else 1
             object.__setattr__(shape, field.name, count(field.name, value, least).result(field.name))
         elif field.type == "bool" and not isinstance(value, bool):
-            raise ConfigError(message(field.name, "must be True or False", value, "Give a truth value."))
+            raise ConfigError(field.name, "must be True or False", value, "Give a truth value.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class ExpertShape:
         if self.experts_per_token > self.num_experts:
             way_out = f"num_experts is {self.num_experts}."
             rule = "must not exceed num_experts"
-            raise ConfigError(message("experts_per_token", rule, self.experts_per_token, way_out))
+            raise ConfigError("experts_per_token", rule, self.experts_per_token, way_out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,18 +99,18 @@ class ModelShape:
         _check_fields(self, optional=("sliding_layers",))
         if self.num_heads % self.num_kv_heads:
             way_out = f"num_heads is {self.num_heads}."
-            raise ConfigError(message("num_kv_heads", "must divide num_heads", self.num_kv_heads, way_out))
+            raise ConfigError("num_kv_heads", "must divide num_heads", self.num_kv_heads, way_out)
         if self.sliding_layers > self.num_layers:
             way_out = f"num_layers is {self.num_layers}."
             rule = "must not exceed num_layers"
-            raise ConfigError(message("sliding_layers", rule, self.sliding_layers, way_out))
+            raise ConfigError("sliding_layers", rule, self.sliding_layers, way_out)
         if self.sliding_layers and self.sliding_window is None:
             way_out = "Give the window's tokens."
-            raise ConfigError(message("sliding_window", "is required with sliding_layers", None, way_out))
+            raise ConfigError("sliding_window", "is required with sliding_layers", None, way_out)
         if self.experts is not None and self.experts.dense_layers > self.num_layers:
             way_out = f"num_layers is {self.num_layers}."
             rule = "must not exceed num_layers"
-            raise ConfigError(message("dense_layers", rule, self.experts.dense_layers, way_out))
+            raise ConfigError("dense_layers", rule, self.experts.dense_layers, way_out)
 
     @property
     def dense_layers(self) -> int:

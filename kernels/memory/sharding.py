@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..errors import ConfigError, message, nearest
+from .._arguments import Integers, Numbers
+from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_divides, check_shapes, count
 from .state import TERMS, ModelState, StateTerm
 
@@ -31,24 +34,24 @@ class ShardedTerm:
     """
 
     name: str
-    total_bytes: Any
-    shards: Any
-    bytes_per_rank: Any
-    bytes_per_element: tuple[Any, ...]
+    total_bytes: Integers
+    shards: Integers
+    bytes_per_rank: Integers
+    bytes_per_element: tuple[int | Fraction | NDArray[Any], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class ShardedMemory:
     """Model state per rank, by component and in total."""
 
-    world_size: Any
+    world_size: Integers
     terms: Mapping[str, ShardedTerm]
-    bytes_per_rank: Any
-    total_bytes: Any
-    padding_bytes: Any
+    bytes_per_rank: Integers
+    total_bytes: Integers
+    padding_bytes: Integers
 
     @property
-    def components(self) -> dict[str, Any]:
+    def components(self) -> dict[str, Integers]:
         """Bytes on one rank by component."""
         return {name: term.bytes_per_rank for name, term in self.terms.items()}
 
@@ -57,7 +60,7 @@ def _stages(zero_stage: Any) -> Exact:
     stages = count("zero_stage", zero_stage)
     if stages.bound > 3:
         raise ConfigError(
-            message("zero_stage", "must be 0, 1, 2 or 3", zero_stage, "Stage 3 shards everything (FSDP).")
+            "zero_stage", "must be 0, 1, 2 or 3", zero_stage, "Stage 3 shards everything (FSDP)."
         )
     return stages
 
@@ -67,7 +70,7 @@ def _sharded_names(sharded: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         if name not in TERMS:
             hint = nearest(str(name), TERMS) or "Name the terms that are cut."
-            raise ConfigError(message("sharded", f"must name terms out of {', '.join(TERMS)}", name, hint))
+            raise ConfigError("sharded", f"must name terms out of {', '.join(TERMS)}", name, hint)
     return names
 
 
@@ -136,11 +139,11 @@ def _assemble(
 
 
 def ideal_sharded_memory(
-    state: Any,
-    world_size: Any,
+    state: ModelState | Numbers,
+    world_size: Numbers,
     *,
-    zero_stage: Any = 3,
-    shard_group_size: Any = None,
+    zero_stage: Numbers = 3,
+    shard_group_size: Numbers | Mapping[str, Numbers | None] | None = None,
     sharded: Iterable[str] | None = None,
     whole_elements: bool = False,
 ) -> ShardedMemory:
@@ -203,12 +206,10 @@ def ideal_sharded_memory(
             or not np.all(np.asarray(zero_stage) == 3)
         ):
             raise ConfigError(
-                message(
-                    "state",
-                    "must be a model state when anything but the world size is chosen",
-                    state,
-                    "Build it with model_state_bytes, which knows the terms.",
-                )
+                "state",
+                "must be a model state when anything but the world size is chosen",
+                state,
+                "Build it with model_state_bytes, which knows the terms.",
             )
         return _shard_total(state, world)
     stages = _stages(zero_stage)
@@ -232,8 +233,8 @@ def ideal_sharded_memory(
 
 
 def gathered_layer_bytes(
-    largest_layer_parameters: Any, parameter_bytes: Any = 2, gradient_bytes: Any = 2
-) -> Any:
+    largest_layer_parameters: Numbers, parameter_bytes: Numbers = 2, gradient_bytes: Numbers = 2
+) -> Integers:
     """Give what a rank holds of the one layer that stage 3 has gathered: its weights and its gradients.
 
     Parameters

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 
 @jit
@@ -88,7 +88,7 @@ def _shaped(
     way_out = "Give the seconds of each batch, the last axis being the batches."
     for name, array in (("rollout_seconds", rollout), ("train_seconds", train)):
         if array.ndim == 0 or array.shape[-1] == 0:
-            raise ConfigError(message(name, "must hold at least one batch", array.tolist(), way_out))
+            raise ConfigError(name, "must hold at least one batch", array.tolist(), way_out)
     unbounded = max(rollout.shape[-1], train.shape[-1])
     places = whole_numbers(
         "buffer",

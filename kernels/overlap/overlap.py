@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def straggler_report(durations: ArrayLike) -> StragglerReport:
     seconds = real_numbers("durations", durations, minimum=0)
     if seconds.ndim == 0 or seconds.shape[-1] == 0:
         way_out = "Give the seconds of each worker, the last axis being one group."
-        raise ConfigError(message("durations", "must hold at least one worker", durations, way_out))
+        raise ConfigError("durations", "must hold at least one worker", durations, way_out)
     workers = seconds.shape[-1]
     busy, longest = seconds.sum(axis=-1), seconds.max(axis=-1)
     total = workers * longest

@@ -119,3 +119,77 @@ METRIC_BY_NAME.update({metric.name: metric for metric in GENERAL_METRICS})
 # the slots' list with a name of its own.
 SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "sequential")
 TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch")
+
+
+class MetricAttributes:
+    """Every metric as an attribute of a result, for editors and type checkers; the tables above rule.
+
+    Metrics of levels 2 and 3 are there when the run has such a level.
+    """
+
+    updates: int
+    trained_tokens: int
+    trained_rollouts: int
+    generated_tokens: int
+    generated_rollouts: int
+    discarded_tokens: int
+    discarded_rollouts: int
+    syncs: int
+    max_queue_tokens_observed: int
+    max_lag_observed: int
+    final_version: int
+    queued_tokens: int
+    in_training_tokens: int
+    stalled: bool
+    trained_tokens_per_second: float
+    effective_tokens_per_second: float
+    backpressure_seconds: float
+    idle_slot_seconds: float
+    mean_queue_tokens: float
+    mean_lag: float
+    mean_normalized_ess: float
+    min_normalized_ess: float
+    mean_expected_normalized_ess: float
+    seconds_per_update: float
+    trainer_wait_seconds: float
+    trainer_utilization: float
+    rollout_utilization: float
+    seconds_since_last_update: float
+
+    trained_groups: int
+    generated_groups: int
+    admitted_groups: int
+    discarded_groups: int
+    filtered_groups: int
+    filtered_tokens: int
+    evicted_groups: int
+    evicted_tokens: int
+    cancelled_groups: int
+    cancelled_tokens: int
+    wasted_tokens: int
+    requeued_groups: int
+    queued_groups: int
+    running_groups: int
+    prefetched_groups: int
+    unfinished_group_tokens: int
+    mean_start_lag: float
+    mean_dequeue_lag: float
+    mean_rollout_lag: float
+    mean_dequeue_lag_publications: float
+    mean_rollout_lag_publications: float
+    mean_end_lag: float
+    mean_token_lag: float
+    length_bias_law: float
+    length_bias_drawn: float
+    slots_busy_seconds: float
+    slots_publication_seconds: float
+    slots_max_running_seconds: float
+    slots_one_batch_seconds: float
+    slots_token_cap_seconds: float
+    slots_sequential_seconds: float
+    slots_limits_seconds: float
+    trainer_busy_seconds: float
+    trainer_publication_seconds: float
+    trainer_running_groups_seconds: float
+    trainer_batch_seconds: float
+    last_progress_seconds: float

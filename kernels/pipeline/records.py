@@ -446,6 +446,6 @@ def initial_state(kind: np.dtype) -> np.ndarray:
     for name, value in {
         **never, "waiting_version": -1, "freed": -1, "max_queue": -1, "max_lag": -1,
     }.items():  # fmt: skip
-        if name in kind.names:
+        if name in (kind.names or ()):
             state[name] = value
     return state

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, broadcast, plain, real_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 
 def _checked(
@@ -34,7 +34,7 @@ def _checked(
     )
     if np.any(np.isinf(t) & ~np.isinf(m)):
         rule = "must be finite where mtbf_seconds is"
-        raise ConfigError(message("interval_seconds", rule, np.inf, "Save now and then if the job can fail."))
+        raise ConfigError("interval_seconds", rule, np.inf, "Save now and then if the job can fail.")
     return t, d, m, r
 
 

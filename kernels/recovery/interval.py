@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, broadcast, plain, real_numbers
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from .cost import expected_overhead_fraction
 
 _NEWTON_STEPS = 8
@@ -151,7 +151,7 @@ def optimal_checkpoint_interval(
     """
     if not isinstance(method, str) or method not in _RULES:
         way_out = nearest(str(method), METHODS) or f"Choose one of {', '.join(METHODS)}."
-        raise ConfigError(message("method", "must name a known rule", method, way_out))
+        raise ConfigError("method", "must name a known rule", method, way_out)
     d, m, r = broadcast(
         checkpoint_seconds=real_numbers("checkpoint_seconds", checkpoint_seconds, minimum=0),
         mtbf_seconds=real_numbers("mtbf_seconds", mtbf_seconds, above=0, infinity=True),
@@ -161,7 +161,7 @@ def optimal_checkpoint_interval(
     if np.any(never_fails & (d == 0)):
         rule = "must be positive where mtbf_seconds is infinite"
         way_out = "Without failures and without cost every interval is as good."
-        raise ConfigError(message("checkpoint_seconds", rule, 0.0, way_out))
+        raise ConfigError("checkpoint_seconds", rule, 0.0, way_out)
     finite = np.where(never_fails, 1.0, m)
     return plain(np.where(never_fails, np.inf, _RULES[method](d, finite, r)))
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 _WAY_OUT = "Give run_seconds and failures, or failures_per_second alone."
 
@@ -83,16 +83,16 @@ def mtbf_estimate(
     """
     level = float(real_numbers("confidence", confidence, above=0))
     if level >= 1:
-        raise ConfigError(message("confidence", "must be below 1", confidence, "Give a share such as 0.95."))
+        raise ConfigError("confidence", "must be below 1", confidence, "Give a share such as 0.95.")
     if failures_per_second is not None:
         if run_seconds is not None or failures is not None:
             rule = "must not stand beside run_seconds or failures"
-            raise ConfigError(message("failures_per_second", rule, failures_per_second, _WAY_OUT))
+            raise ConfigError("failures_per_second", rule, failures_per_second, _WAY_OUT)
         mean = plain(1.0 / real_numbers("failures_per_second", failures_per_second, above=0))
         return MtbfEstimate(mean, mean, mean, level, "failure rate")
     for name, value in (("run_seconds", run_seconds), ("failures", failures)):
         if value is None:
-            raise ConfigError(message(name, "must be given", None, _WAY_OUT))
+            raise ConfigError(name, "must be given", None, _WAY_OUT)
     from scipy.special import chdtri
 
     time, count = broadcast(

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, broadcast, plain, real_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 _MOST_LEVELS = 8
 
@@ -110,7 +110,7 @@ def multilevel_checkpoints(checkpoint_seconds: ArrayLike, mtbf_seconds: ArrayLik
     if costs.ndim == 0 or not 1 <= costs.shape[-1] <= _MOST_LEVELS:
         way_out = "Give one value per level on the last axis."
         rule = f"must hold 1 to {_MOST_LEVELS} levels"
-        raise ConfigError(message("checkpoint_seconds", rule, costs.shape, way_out))
+        raise ConfigError("checkpoint_seconds", rule, costs.shape, way_out)
     levels, leading = costs.shape[-1], costs.shape[:-1]
     overhead = np.sqrt(2.0 * costs / means)
     rows = [_nested_pattern(c, m) for c, m in zip(costs.reshape(-1, levels), means.reshape(-1, levels))]

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from .ragged import Ragged, ragged
 
 STATUSES = ("ok", "empty", "all_zero", "nan", "infinite", "negative")
@@ -123,7 +123,7 @@ def _one_of(weights: ArrayLike | None, log_weights: ArrayLike | None) -> tuple[s
         "exactly one of weights and log_weights is needed",
         "Give log_weights where you have logs.",
     )
-    raise ConfigError(message("weights", rule, given, way_out))
+    raise ConfigError("weights", rule, given, way_out)
 
 
 def report_groups(groups: Ragged, logarithmic: bool) -> EssReport:
@@ -234,7 +234,7 @@ def effective_sample_size(
     """
     if invalid not in ("raise", "nan"):
         way_out = "Give 'nan' to get NaN for a bad group."
-        raise ConfigError(message("invalid", "must be 'raise' or 'nan'", invalid, way_out))
+        raise ConfigError("invalid", "must be 'raise' or 'nan'", invalid, way_out)
     name, values = _one_of(weights, log_weights)
     groups = ragged(name, values, axis=axis, mask=mask, group_offsets=group_offsets)
     report = report_groups(groups, name == "log_weights")
@@ -258,7 +258,7 @@ def _raise_for_bad_group(name: str, groups: Ragged, status: NDArray[np.str_]) ->
     where = int(np.flatnonzero(wrong)[0])
     place = f"{name}[{where}]" if status.size == 1 else f"{name}, group {bad[0]}, value {where}"
     way_out = "Find its source, or give invalid='nan' or use ess_report to see which groups are bad."
-    raise ConfigError(message(place, rule, float(values[where]), way_out))
+    raise ConfigError(place, rule, float(values[where]), way_out)
 
 
 def expected_normalized_ess(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from .._arguments import Floats, plain
 from .._jit import jit
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from .ess import EssReport, report_groups
 from .ragged import Ragged, ragged
 
@@ -49,7 +49,7 @@ def token_log_ratios(log_ratio: ArrayLike, mask: ArrayLike | None, group_offsets
         where = int(np.flatnonzero(np.isnan(tokens.flat) | np.isposinf(tokens.flat))[0])
         place, bad = f"log_ratio, active token {where}", float(tokens.flat[where])
         way_out = "Mask the token out, or find where the log probability was lost."
-        raise ConfigError(message(place, "must be a number below infinity", bad, way_out))
+        raise ConfigError(place, "must be a number below infinity", bad, way_out)
     return tokens
 
 
@@ -90,7 +90,7 @@ def sequence_log_weights(
     """
     if level not in ("sequence", "sequence_geometric"):
         raise ConfigError(
-            message("level", "must be 'sequence' or 'sequence_geometric'", level, nearest(str(level), LEVELS))
+            "level", "must be 'sequence' or 'sequence_geometric'", level, nearest(str(level), LEVELS)
         )
     tokens = token_log_ratios(log_ratio, mask, group_offsets)
     log_weights = np.empty(tokens.offsets.size - 1)
@@ -143,7 +143,7 @@ def rollout_ess(
     """
     if level not in LEVELS:
         way_out = nearest(str(level), LEVELS) or "Name the level; there is no default."
-        raise ConfigError(message("level", f"must be one of {', '.join(LEVELS)}", level, way_out))
+        raise ConfigError("level", f"must be one of {', '.join(LEVELS)}", level, way_out)
     tokens = token_log_ratios(log_ratio, mask, group_offsets)
     if level == "within_sequence":
         return report_groups(tokens, True)

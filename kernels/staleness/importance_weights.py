@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, plain, real_numbers
-from ..errors import ConfigError, message, nearest
+from ..errors import ConfigError, nearest
 from .ess_levels import sequence_log_weights
 from .ragged import boolean_mask, float_values
 
@@ -52,16 +52,16 @@ def _bounds(mode: str, lower: float | None, upper: float | None) -> tuple[float,
     """Check that the mode has the bounds it needs, and no other; give both, open ones as 0 and infinity."""
     if mode not in MODES:
         way_out = nearest(str(mode), MODES) or "Choose what happens to ratios outside the bounds."
-        raise ConfigError(message("mode", f"must be one of {', '.join(MODES)}", mode, way_out))
+        raise ConfigError("mode", f"must be one of {', '.join(MODES)}", mode, way_out)
     given = {"lower": lower, "upper": upper}
     for name, bound in given.items():
         if (bound is None) == (name in _NEEDS[mode]):
             rule = f"is needed by mode {mode!r}" if bound is None else f"has no meaning for mode {mode!r}"
-            raise ConfigError(message(name, rule, bound, "Give each mode its own bounds."))
+            raise ConfigError(name, rule, bound, "Give each mode its own bounds.")
     low = 0.0 if lower is None else float(real_numbers("lower", lower, minimum=0))
     high = np.inf if upper is None else float(real_numbers("upper", upper, above=0, infinity=True))
     if low > high:
-        raise ConfigError(message("lower", f"must not exceed upper, {high:g}", low, "Swap the bounds."))
+        raise ConfigError("lower", f"must not exceed upper, {high:g}", low, "Swap the bounds.")
     return low, high
 
 
@@ -75,7 +75,7 @@ def _bounded(
     if bad.any():
         rule = "must be a number whose exponential is finite" if mode == "raw" else "must be a number"
         way_out = "Give bounds, or leave it out with keep."
-        raise ConfigError(message(name, rule, float(log_ratio[bad][0]), way_out))
+        raise ConfigError(name, rule, float(log_ratio[bad][0]), way_out)
     with np.errstate(divide="ignore"):
         log_low, log_high = np.log(low), np.log(high)
     if mode == "mask":
@@ -137,9 +137,7 @@ def token_importance_weights(
         ratios, kept = np.broadcast_arrays(ratios, kept)
     except ValueError:
         rule = f"must fit the shape of log_ratio, {ratios.shape}"
-        raise ConfigError(
-            message("keep", rule, kept.shape, "Give one flag per row as keep[:, None].")
-        ) from None
+        raise ConfigError("keep", rule, kept.shape, "Give one flag per row as keep[:, None].") from None
     weights = _bounded("log_ratio", np.atleast_1d(ratios), mode, low, high, np.atleast_1d(kept))
     return plain(weights.reshape(ratios.shape))
 

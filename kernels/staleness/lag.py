@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Integers, broadcast, plain, real_numbers, whole_numbers
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from .ragged import Ragged, boolean_mask, ragged
 
 LAG_BINS = 65  # 0 ... 63, and "64 or more"
@@ -61,7 +61,7 @@ def policy_lag(trainer_version: ArrayLike, behaviour_version: ArrayLike) -> Inte
     if newer.any():
         rule = f"must not be newer than the trainer's version {int(trainer[newer].flat[0])}"
         way_out = "A version was counted up before its weights were there, or the two are swapped."
-        raise ConfigError(message("behaviour_version", rule, int(behaviour[newer].flat[0]), way_out))
+        raise ConfigError("behaviour_version", rule, int(behaviour[newer].flat[0]), way_out)
     return plain(trainer - behaviour)
 
 
@@ -257,12 +257,12 @@ def lag_counts(
         bins = np.ascontiguousarray(whole_numbers("edges", edges, minimum=0))
         if bins.ndim != 1 or not bins.size or (np.diff(bins) <= 0).any():
             way_out = "Give the least lag of each bin, such as [0, 1, 2, 4, 8]."
-            raise ConfigError(message("edges", "must be one rising row of lags", edges, way_out))
+            raise ConfigError("edges", "must be one rising row of lags", edges, way_out)
     counts = np.zeros((groups.offsets.size - 1, bins.size), dtype=np.int64)
     below = _lag_counts_kernel(groups.flat.astype(np.int64), groups.offsets, bins, counts)
     if below >= 0:
         rule = f"must be at least the first edge, {int(bins[0])}"
-        raise ConfigError(message("lag", rule, int(below), "Begin the edges at 0."))
+        raise ConfigError("lag", rule, int(below), "Begin the edges at 0.")
     return counts.reshape(*groups.shape, bins.size)
 
 
@@ -374,7 +374,7 @@ def lag_quantiles_from_counts(
     bins = table.shape[-1]
     least = np.arange(bins) if edges is None else whole_numbers("edges", edges, minimum=0)
     if least.shape != (bins,):
-        raise ConfigError(message("edges", f"must name all {bins} bins", edges, "Give one edge per bin."))
+        raise ConfigError("edges", f"must name all {bins} bins", edges, "Give one edge per bin.")
     groups = table.size // bins if bins else 0
     offsets = np.arange(groups + 1, dtype=np.int64) * bins
     result = np.empty((groups, levels.size), dtype=np.int64)

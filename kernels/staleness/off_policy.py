@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import real_numbers
 from .._jit import jit
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from .ess import effective_sample_size
 from .ess_levels import rollout_ess, sequence_log_weights
 from .ragged import ragged
@@ -147,7 +147,7 @@ def _log_probabilities(name: str, value: ArrayLike, axis: int | None, mask, offs
         where = int(np.flatnonzero(bad)[0])
         place = f"{name}, active token {where}"
         way_out = "Mask the token out, or find where the log probability was lost."
-        raise ConfigError(message(place, rule, float(tokens.flat[where]), way_out))
+        raise ConfigError(place, rule, float(tokens.flat[where]), way_out)
     return tokens
 
 
@@ -196,7 +196,7 @@ def off_policy_report(
     if trainer.shape != behaviour.shape or trainer.flat.size != behaviour.flat.size:
         way_out = "Score exactly the sampled tokens; never pad or cut."
         rule = f"must match behavior_logprobs, {np.shape(behavior_logprobs)}"
-        raise ConfigError(message("trainer_logprobs", rule, np.shape(trainer_logprobs), way_out))
+        raise ConfigError("trainer_logprobs", rule, np.shape(trainer_logprobs), way_out)
     offsets = behaviour.offsets[np.r_[True, np.diff(behaviour.offsets) > 0]]
     if not behaviour.flat.size:
         unknown = dict.fromkeys((field.name for field in fields(OffPolicyReport)[2:]), float("nan"))

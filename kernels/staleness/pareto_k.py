@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import real_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from .ess import effective_sample_size
 from .ragged import float_values
 
@@ -117,24 +117,22 @@ def pareto_khat(log_weights: ArrayLike, *, relative_efficiency: float = 1.0) -> 
     """
     values = float_values("log_weights", log_weights).reshape(-1)
     efficiency = float(real_numbers("relative_efficiency", relative_efficiency, above=0))
-    ess = effective_sample_size(log_weights=values)  # refuses NaN and plus infinity
+    ess = float(effective_sample_size(log_weights=values))  # refuses NaN and plus infinity
     count = values.size
     tail_count = math.ceil(min(count / 5, 3 * math.sqrt(count / efficiency))) if count else 0
     if tail_count < _LEAST_TAIL:
         rule = "must be at least 25 for a tail of five"
-        raise ConfigError(message("log_weights", rule, count, "Pool more rollouts, or look at the ESS."))
+        raise ConfigError("log_weights", rule, count, "Pool more rollouts, or look at the ESS.")
     good_limit = min(1 - 1 / math.log10(count), 0.7)
     order = np.argsort(values, kind="stable")
     peak = values[order[-1]]
     if peak == -np.inf:
-        raise ConfigError(
-            message("log_weights", "must hold a weight above zero", -np.inf, "All weights are zero.")
-        )
+        raise ConfigError("log_weights", "must hold a weight above zero", -np.inf, "All weights are zero.")
     shifted = values - peak
     tail = order[count - tail_count :]
     if shifted[tail[0]] == 0:
         rule = "must differ in the tail: k-hat is undefined for equal weights"
-        raise ConfigError(message("log_weights", rule, float(peak), f"The ESS, {ess:g}, says all there is."))
+        raise ConfigError("log_weights", rule, float(peak), f"The ESS, {ess:g}, says all there is.")
     # Weights below the smallest normal float beside the largest cannot be told from zero.
     cutoff = max(shifted[order[count - tail_count - 1]], math.log(np.finfo(np.float64).tiny))
     tail = tail[shifted[tail] > cutoff]
@@ -145,5 +143,5 @@ def pareto_khat(log_weights: ArrayLike, *, relative_efficiency: float = 1.0) -> 
     smoothed = shifted.copy()
     if math.isfinite(shape):
         smoothed[tail] = np.minimum(np.log(_pareto_quantiles(shape, scale, tail.size) + threshold), 0)
-    smoothed_ess = effective_sample_size(log_weights=smoothed)
+    smoothed_ess = float(effective_sample_size(log_weights=smoothed))
     return ParetoReport(shape, good_limit, tail.size, ess, smoothed_ess, smoothed)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import _raw_array, whole_numbers
-from ..errors import ConfigError, message
+from .._arguments import _raw_array, is_whole, whole_numbers
+from ..errors import ConfigError
 
 
 class Ragged(NamedTuple):
@@ -78,7 +78,7 @@ def boolean_mask(name: str, mask: ArrayLike) -> NDArray[np.bool_]:
     if array.dtype == np.bool_:
         return array
     if array.dtype.kind not in "iuf" or not np.isin(array, (0, 1)).all():
-        raise ConfigError(message(name, "must hold only True and False, or 1 and 0", mask, "Give a mask."))
+        raise ConfigError(name, "must hold only True and False, or 1 and 0", mask, "Give a mask.")
     return array.astype(np.bool_)
 
 
@@ -94,7 +94,7 @@ def checked_offsets(group_offsets: ArrayLike, size: int) -> NDArray[np.int64]:
     good = offsets.ndim == 1 and offsets.size >= 1
     if not good or offsets[0] != 0 or offsets[-1] != size or (np.diff(offsets) < 0).any():
         rule = f"must rise from 0 to the number of values, {size}, without going back"
-        raise ConfigError(message("group_offsets", rule, group_offsets, "Use offsets_from_lengths(lengths)."))
+        raise ConfigError("group_offsets", rule, group_offsets, "Use offsets_from_lengths(lengths).")
     return np.ascontiguousarray(offsets)
 
 
@@ -140,17 +140,13 @@ def ragged(
     active = None if mask is None else boolean_mask("mask", mask)
     if active is not None and active.shape != array.shape:
         way_out = f"Give a mask of the shape of {name}, {array.shape}."
-        raise ConfigError(message("mask", "must have the values' shape", active.shape, way_out))
+        raise ConfigError("mask", "must have the values' shape", active.shape, way_out)
     if group_offsets is not None:
         if axis is not None:
-            raise ConfigError(
-                message("axis", "must be None when group_offsets are given", axis, "Leave it out.")
-            )
+            raise ConfigError("axis", "must be None when group_offsets are given", axis, "Leave it out.")
         if array.ndim != 1:
             way_out = "Concatenate the groups."
-            raise ConfigError(
-                message(name, "must be one-dimensional with group_offsets", array.shape, way_out)
-            )
+            raise ConfigError(name, "must be one-dimensional with group_offsets", array.shape, way_out)
         offsets = checked_offsets(group_offsets, array.size)
         shape: tuple[int, ...] = (offsets.size - 1,)
     elif axis is None:
@@ -170,10 +166,10 @@ def _along_axis(
     array: NDArray[np.float64], active: NDArray[np.bool_] | None, axis: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, NDArray[np.int64], tuple[int, ...]]:
     """Lay the groups along an axis one after the other."""
-    whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
+    whole = is_whole(axis)
     if not whole or not -array.ndim <= axis < array.ndim:
         rule = f"must be an axis of an array of {array.ndim} dimensions"
-        raise ConfigError(message("axis", rule, axis, "Give None to take everything as one group."))
+        raise ConfigError("axis", rule, axis, "Give None to take everything as one group.")
     moved = np.moveaxis(array, axis, -1)
     shape, width = moved.shape[:-1], moved.shape[-1]
     groups = int(np.prod(shape, dtype=np.int64))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ..memory.units import BYTES_PER_GB
 
 _LINK = "Give the link's rate in decimal GB/s; a rate in Gb/s is divided by 8."
@@ -167,7 +167,7 @@ def pipelined_chain_seconds(
     step = _step(seconds_per_step)
     if chunks is None and np.any(step > 0):
         way_out = "Give the number of chunks, for example best_chain_chunks(...)."
-        raise ConfigError(message("chunks", "must be given when a step has a fixed cost", None, way_out))
+        raise ConfigError("chunks", "must be given when a step has a fixed cost", None, way_out)
     size, rate, n, k, step = broadcast(
         payload_bytes=_payload(payload_bytes),
         gigabytes_per_second=_rate(gigabytes_per_second),

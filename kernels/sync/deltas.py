@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 _ENCODINGS = ("index", "bitmap")
 _BFLOAT16_DIGITS = 8  # binary digits of the significand, the implicit one included
@@ -66,7 +66,7 @@ def delta_payload_bytes(
     """
     if encoding not in _ENCODINGS:
         way_out = f"Choose one of {', '.join(_ENCODINGS)}."
-        raise ConfigError(message("encoding", "must name a known encoding", encoding, way_out))
+        raise ConfigError("encoding", "must name a known encoding", encoding, way_out)
     count, fraction, value, index = broadcast(
         parameters=whole_numbers("parameters", parameters, minimum=0),
         changed_fraction=real_numbers("changed_fraction", changed_fraction, minimum=0, maximum=1),

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 
 _LARGEST = 2**31 - 1  # keeps every product below in int64
 
@@ -74,8 +74,8 @@ class SynchronizationSchedule:
         """
         if np.ndim(self.sync_every) != 0:
             way_out = "Ask one schedule at a time."
-            raise ConfigError(message("sync_every", "must be one number", self.sync_every, way_out))
-        return np.arange(self.updates, dtype=np.int64) % self.sync_every
+            raise ConfigError("sync_every", "must be one number", self.sync_every, way_out)
+        return np.arange(int(self.updates), dtype=np.int64) % self.sync_every
 
 
 def synchronization_schedule(
@@ -118,7 +118,7 @@ def synchronization_schedule(
     array([1. , 1.5, 2.5, 4.5])
     """
     if not isinstance(publish_last, bool | np.bool_):
-        raise ConfigError(message("publish_last", "must be a bool", publish_last, "Give True or False."))
+        raise ConfigError("publish_last", "must be a bool", publish_last, "Give True or False.")
     every, count, pause = broadcast(
         sync_every=whole_numbers("sync_every", sync_every, minimum=1, maximum=_LARGEST),
         updates=whole_numbers("updates", updates, minimum=0, maximum=_LARGEST),

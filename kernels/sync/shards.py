@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
-from ..errors import ConfigError, message
+from ..errors import ConfigError
 from ..memory.units import BYTES_PER_GB
 
 _LINK = "Give the link's rate in decimal GB/s; a rate in Gb/s is divided by 8."
@@ -115,9 +115,7 @@ def point_to_point_seconds(
     pairs = real_numbers("bytes_by_pair", bytes_by_pair, minimum=0)
     if pairs.ndim < 2 or 0 in pairs.shape[-2:]:
         way_out = "Give one row per sender and one column per receiver."
-        raise ConfigError(
-            message("bytes_by_pair", "must be a table of at least 1 by 1", pairs.shape, way_out)
-        )
+        raise ConfigError("bytes_by_pair", "must be a table of at least 1 by 1", pairs.shape, way_out)
     sent, out_rate = broadcast(
         bytes_sent=pairs.sum(axis=-1),
         sender_gigabytes_per_second=_rate("sender_gigabytes_per_second", sender_gigabytes_per_second),
@@ -174,7 +172,7 @@ def node_fan_out_seconds(
     0.8
     """
     if not isinstance(staged, bool | np.bool_):
-        raise ConfigError(message("staged", "must be a bool", staged, "Give True or False."))
+        raise ConfigError("staged", "must be a bool", staged, "Give True or False.")
     size, links, outer, inner = broadcast(
         payload_bytes=real_numbers("payload_bytes", payload_bytes, minimum=0),
         links_per_node=whole_numbers("links_per_node", links_per_node, minimum=1),

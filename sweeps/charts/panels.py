@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
-from ..results.frontier import ESS, THROUGHPUT, axis_names, cell_coordinates, cell_values, mean_interval
-from ..results.text import describe_settings, number
+from ...kernels.errors import ConfigError, nearest
+from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ..results.frontier import ESS, THROUGHPUT
+from ..results.numbers import number
+from ..results.words import axis_words, describe_settings
 
 if TYPE_CHECKING:
     import altair
@@ -102,7 +104,7 @@ def heatmap_panels(
     axes = axis_names(ds)
     if "point" in ds.dims or not axes:
         raise ConfigError(
-            message("dataset", "must be a grid", dict(ds.sizes), "Use plot_frontier for points, or xarray.")
+            "dataset", "must be a grid", dict(ds.sizes), "Use plot_frontier for points, or xarray."
         )
     x, y, facet = _chosen(axes, x, y, facet)
     cells, columns = cell_coordinates(ds)
@@ -118,7 +120,7 @@ def heatmap_panels(
     for value in values:
         places = np.flatnonzero(kept & (columns[facet] == value) if facet is not None else kept)
         rows = [_row(int(place), cells, columns, (x, y), figures) for place in places]
-        title = None if facet is None else f"{_facet_name(facet)} {number(value.item())}"
+        title = None if facet is None else f"{axis_words(facet).phrase} {number(value.item())}"
         panels.append(Panel(rows, x, y, title, where, domains, confidence))
     return panels
 
@@ -146,9 +148,9 @@ def _chosen(
     for name in given:
         if name not in axes:
             hint = nearest(name, axes) or f"Axes: {', '.join(axes)}."
-            raise ConfigError(message("axis", "must be one of the sweep's", name, hint))
+            raise ConfigError("axis", "must be one of the sweep's", name, hint)
     if len(set(given)) < len(given):
-        raise ConfigError(message("axis", "must be used once", given, "Give x, y and facet different axes."))
+        raise ConfigError("axis", "must be used once", given, "Give x, y and facet different axes.")
     free = [name for name in _PREFERRED if name in axes] + [name for name in axes if name not in _PREFERRED]
     free = [name for name in free if name not in given]
     chosen: list[str | None] = []
@@ -166,7 +168,7 @@ def _slice(
     unknown = [name for name in at if name not in others]
     if unknown:
         hint = nearest(unknown[0], others) or f"Axes that are not shown: {', '.join(others) or 'none'}."
-        raise ConfigError(message("at", "must name axes that are not shown", unknown[0], hint))
+        raise ConfigError("at", "must name axes that are not shown", unknown[0], hint)
     best = int(np.nanargmax(mean)) if np.isfinite(mean).any() else 0
     settings = {name: at.get(name, columns[name][best].item()) for name in others}
     kept = np.ones(len(mean), bool)
@@ -174,7 +176,7 @@ def _slice(
         kept &= columns[name] == value
         if not kept.any():
             raise ConfigError(
-                message(f"at.{name}", "must be a value of the axis", value, "See ds.coords for its values.")
+                f"at.{name}", "must be a value of the axis", value, "See ds.coords for its values."
             )
     return kept, f"at {describe_settings(settings)}" if settings else ""
 
@@ -210,12 +212,6 @@ def _left_out(
             if count < total:
                 parts.append(f"; {count} of {total} values of {name}")
     return "".join(parts)
-
-
-def _facet_name(name: str) -> str:
-    return {"sync_cadence": "sync every", "max_lag": "lag at most", "queue_cap": "queue cap"}.get(
-        name, name.replace("_", " ")
-    )
 
 
 def _domain(values: np.ndarray) -> tuple[float, float]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..results.frontier import ESS, THROUGHPUT
 
 if TYPE_CHECKING:
     import altair
     import xarray
 
-    from ..runs.simulate import PipelineResult
+    from ..results.frontier import Frontier
+    from ..runs.result import PipelineResult
 
 MOST_POINTS = 1500
 FIGURES = (THROUGHPUT, ESS, "mean_lag", "seconds_per_update", "effective_tokens_per_second")
@@ -49,17 +50,23 @@ def plot_frontier(
     'line'
     """
     from ..results.frontier import frontier
+
+    return chart_of(frontier(ds, throughput=throughput, ess=ess, confidence=confidence))
+
+
+def chart_of(found: Frontier, *, always: Sequence[int] = (), linked: bool = False) -> altair.LayerChart:
+    """Draw a frontier; of a large one some cells and those in `always`."""
     from .frontier import frontier_chart, frontier_rows
 
-    found = frontier(ds, throughput=throughput, ess=ess, confidence=confidence)
-    rows = frontier_rows(thinned(found.frame).to_dicts(), throughput, ess, found.axes)
+    cells = thinned(found.frame, always=always).to_dicts()
     return frontier_chart(
-        rows,
-        throughput=throughput,
-        ess=ess,
+        frontier_rows(cells, found.throughput, found.ess, found.axes),
+        throughput=found.throughput,
+        ess=found.ess,
         axes=found.axes,
         baseline=found.baseline,
-        confidence=confidence,
+        confidence=found.confidence,
+        linked=linked,
     )
 
 
@@ -166,7 +173,8 @@ def plot_lag(
     >>> len(plot_lag(ds, [{"max_lag": 0}, {"max_lag": 2}]).to_dict()["layer"])
     3
     """
-    from ..results.frontier import find_cell, frontier
+    from ..results.cells import find_cell
+    from ..results.frontier import frontier
     from ..results.frontier_table import worth_a_look
     from .lag import MOST_CELLS, lag_chart
 
@@ -175,10 +183,10 @@ def plot_lag(
         cells = list(dict.fromkeys(row["cell"] for _, row in found))
     if not cells:
         way_out = "Name cells, or sweep settings under which something is trained."
-        raise ConfigError(message("cells", "must have trained rollouts, and none has", None, way_out))
+        raise ConfigError("cells", "must have trained rollouts, and none has", None, way_out)
     if len(cells) > MOST_CELLS:
         raise ConfigError(
-            message("cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts.")
+            "cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts."
         )
     return lag_chart(
         lag_rows_of(ds, [find_cell(ds, cell) for cell in cells], confidence), confidence=confidence
@@ -192,9 +200,9 @@ def lag_rows_of(
     import numpy as np
     import xarray
 
-    from ..results.frontier import cell_coordinates
+    from ..results.cells import cell_coordinates
+    from ..results.words import short_label
     from .lag import lag_rows
-    from .style import short_label
 
     cells, axes = cell_coordinates(ds)
     dims = [dim for dim in ds["status"].dims if dim != "seed"]

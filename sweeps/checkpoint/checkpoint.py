@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...kernels.errors import CheckpointError, ConfigError, message
+from ...kernels.errors import CheckpointError, ConfigError
 from .codec import encode
 from .files import (
     CheckpointWarning,
@@ -147,12 +147,10 @@ def make_checkpoint(
     }
     if numbers["published_version"] > numbers["current_version"]:
         raise ConfigError(
-            message(
-                "published_version",
-                f"must be at most the trainer's version, {numbers['current_version']}",
-                numbers["published_version"],
-                "A version is published after it was trained.",
-            )
+            "published_version",
+            f"must be at most the trainer's version, {numbers['current_version']}",
+            numbers["published_version"],
+            "A version is published after it was trained.",
         )
     _refuse_falling(numbers, previous)
     payload: dict[str, Any] = {
@@ -221,7 +219,7 @@ def restore_rng(manifest: Manifest | Mapping[str, Any], name: str | None = None)
         name = next(iter(others or encoded))
     if name not in encoded:
         raise CheckpointError(
-            message("name", f"must be one of the saved generators: {', '.join(encoded)}", name, "Name one.")
+            "name", f"must be one of the saved generators: {', '.join(encoded)}", name, "Name one."
         )
     return decode_generator(encoded[name], f"rng_state.{name}")
 
@@ -237,9 +235,7 @@ def restore_python_random(manifest: Manifest | Mapping[str, Any]) -> None:
     encoded = _rng_state(manifest)
     if "python" not in encoded:
         raise CheckpointError(
-            message(
-                "rng_state.python", "must have been saved", list(encoded), "Save it with python_random=True."
-            )
+            "rng_state.python", "must have been saved", list(encoded), "Save it with python_random=True."
         )
     random.setstate(python_state(encoded["python"]))
 
@@ -269,12 +265,10 @@ def _refuse_falling(numbers: Mapping[str, int], previous: Manifest | None) -> No
     for name in COUNTERS:
         if numbers[name] < previous.payload[name]:
             raise ConfigError(
-                message(
-                    name,
-                    f"must be absolute and never fall: the checkpoint before has {previous.payload[name]}",
-                    numbers[name],
-                    "Count over all resumes, not since the last one.",
-                )
+                name,
+                f"must be absolute and never fall: the checkpoint before has {previous.payload[name]}",
+                numbers[name],
+                "Count over all resumes, not since the last one.",
             )
 
 
@@ -289,12 +283,12 @@ def _file_records(files: Mapping[str, str | os.PathLike[str]]) -> dict[str, Any]
     for name, path in files.items():
         if not isinstance(name, str) or Path(name).name != name or name in ("", ".", "..", MANIFEST_NAME):
             raise ConfigError(
-                message("files", "must have plain file names as keys", name, "Leave folders out of the name.")
+                "files", "must have plain file names as keys", name, "Leave folders out of the name."
             )
         try:
             records[name] = file_record(Path(path))
         except OSError as error:
             raise ConfigError(
-                message(f"files.{name}", "must be a readable file", str(path), f"{error.strerror}.")
+                f"files.{name}", "must be a readable file", str(path), f"{error.strerror}."
             ) from error
     return records

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import CheckpointError, ConfigError, message
+from ...kernels.errors import CheckpointError, ConfigError
 
 # Booleans, integers of 8 to 64 bits, floats of 16 to 64, complex of 64 and 128: no platform changes these.
 ARRAY_DTYPES: frozenset[str] = frozenset(np.dtype(code).name for code in "?bhilqBHILQefdFD")
@@ -96,9 +96,7 @@ def decode(node: Any, field: str = "state") -> Any:
 def _encode(value: Any, field: str, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ConfigError(
-            message(
-                field, f"must be nested at most {_DEEPEST} deep", "...", "Flatten it, or break the cycle."
-            )
+            field, f"must be nested at most {_DEEPEST} deep", "...", "Flatten it, or break the cycle."
         )
     if value is None or isinstance(value, bool | str):
         return value
@@ -118,12 +116,10 @@ def _encode(value: Any, field: str, depth: int) -> Any:
     if isinstance(value, Mapping):
         return _encode_mapping(value, field, depth)
     raise ConfigError(
-        message(
-            field,
-            "must be made of numbers, text, bytes, lists, mappings and arrays",
-            type(value).__name__,
-            "Checkpoints are never pickled; convert it to one of these first.",
-        )
+        field,
+        "must be made of numbers, text, bytes, lists, mappings and arrays",
+        type(value).__name__,
+        "Checkpoints are never pickled; convert it to one of these first.",
     )
 
 
@@ -133,9 +129,7 @@ def _encode_mapping(value: Mapping[Any, Any], field: str, depth: int) -> Any:
     pairs = []
     for key, item in value.items():
         if not isinstance(key, str | int | np.integer):
-            raise ConfigError(
-                message(field, "must have text or whole numbers as keys", key, "Convert its keys.")
-            )
+            raise ConfigError(field, "must have text or whole numbers as keys", key, "Convert its keys.")
         pairs.append([_encode(key, field, depth + 1), _encode(item, f"{field}[{key!r}]", depth + 1)])
     return {"$pairs": pairs}
 
@@ -144,7 +138,7 @@ def _python_scalar(value: np.generic, field: str) -> Any:
     if isinstance(value, np.bool_ | np.integer | np.float64 | np.float32 | np.float16):
         return value.item()
     raise ConfigError(
-        message(field, "must be a NumPy bool, integer or float of at most 64 bits", value, "Convert it.")
+        field, "must be a NumPy bool, integer or float of at most 64 bits", value, "Convert it."
     )
 
 
@@ -157,12 +151,10 @@ def _float_text(value: float) -> str:
 def _encode_array(array: np.ndarray, field: str) -> dict[str, Any]:
     if array.dtype.name not in ARRAY_DTYPES:
         raise ConfigError(
-            message(
-                field,
-                "must be an array of booleans, whole or floating-point numbers of at most 64 bits a part",
-                array.dtype.name,
-                "Checkpoints are never pickled; convert it with astype, or store it as a list.",
-            )
+            field,
+            "must be an array of booleans, whole or floating-point numbers of at most 64 bits a part",
+            array.dtype.name,
+            "Checkpoints are never pickled; convert it with astype, or store it as a list.",
         )
     # ascontiguousarray would make a 0-d array 1-d; order="C" does not.
     ordered = np.asarray(array.astype(array.dtype.newbyteorder("<"), copy=False), order="C")
@@ -206,10 +198,5 @@ def _decode_array(body: dict[str, Any]) -> np.ndarray:
 
 def _malformed(tag: str, body: Any, field: str) -> CheckpointError:
     return CheckpointError(
-        message(
-            field,
-            f"must hold a well-formed {tag} value",
-            body,
-            "The file was not written by save_checkpoint.",
-        )
+        field, f"must hold a well-formed {tag} value", body, "The file was not written by save_checkpoint."
     )

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from .checkpoint import Manifest, load_checkpoint, save_checkpoint
 from .codec import decode
 from .drill_loop import DrillSettings, TrainingLoop, UpdateRecord, weights_digest
@@ -170,7 +170,7 @@ def recovery_drill(
     seed = whole_number("seed", seed, bits=64)
     for name, value in (("before", before), ("after", after)):
         if whole_number(name, value) < 1:
-            raise ConfigError(message(name, "must be at least 1 update", value, "Crash after some training."))
+            raise ConfigError(name, "must be at least 1 update", value, "Crash after some training.")
     settings = settings or DrillSettings()
     whole = TrainingLoop(seed, settings).run(before + after)
     past = tuple(whole.records[:before])

@@ -14,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from ...kernels.errors import CheckpointError, ConfigError, message
+from ...kernels.errors import CheckpointError, ConfigError
 from .checkpoint import Manifest, make_checkpoint, restore_rng
 from .codec import encode
 from .generators import encode_generator
@@ -67,15 +67,13 @@ class DrillSettings:
         for name, value in asdict(self).items():
             least = 0 if name == "max_policy_lag" else 1
             if name not in ("learning_rate", "epochs") and whole_number(name, value) < least:
-                raise ConfigError(message(name, f"must be at least {least}", value, "Give a count."))
+                raise ConfigError(name, f"must be at least {least}", value, "Give a count.")
         if self.sync_every_updates > self.max_policy_lag + 1:
             raise ConfigError(
-                message(
-                    "sync_every_updates",
-                    f"must be at most max_policy_lag + 1 = {self.max_policy_lag + 1}",
-                    self.sync_every_updates,
-                    "Publish more often, or allow more lag.",
-                )
+                "sync_every_updates",
+                f"must be at most max_policy_lag + 1 = {self.max_policy_lag + 1}",
+                self.sync_every_updates,
+                "Publish more often, or allow more lag.",
             )
 
     @property
@@ -158,6 +156,7 @@ class TrainingLoop:
         self.rng = np.random.default_rng(seed)
         self.python_random = random.Random(seed)
         self.records: list[UpdateRecord] = []
+        self._largest_outstanding = 0
         self._begin_record()
 
     def run(self, updates: int) -> TrainingLoop:
@@ -181,12 +180,10 @@ class TrainingLoop:
         for done in range(updates):
             if not self._fill_batch():
                 raise CheckpointError(
-                    message(
-                        "updates",
-                        f"must all be done, but the prompts ran out with {len(self.queue)} rollouts queued",
-                        f"{done} of {updates}",
-                        "Check the data cursor of the checkpoint, or add epochs.",
-                    )
+                    "updates",
+                    f"must all be done, but the prompts ran out with {len(self.queue)} rollouts queued",
+                    f"{done} of {updates}",
+                    "Check the data cursor of the checkpoint, or add epochs.",
                 )
             self._update()
         return self
@@ -273,8 +270,8 @@ class TrainingLoop:
         loop.ledger = PromptLedger.from_state(state["ledger"])
         loop.queue, loop.in_flight = manifest.queue, manifest.in_flight
         loop.accepted = manifest.counters["accepted_rollouts"]
-        loop.rng = restore_rng(manifest, "numpy")
-        loop.python_random = restore_rng(manifest, "python")
+        loop.rng = cast(np.random.Generator, restore_rng(manifest, "numpy"))
+        loop.python_random = cast(random.Random, restore_rng(manifest, "python"))
         loop._begin_record()
         return loop
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...kernels.errors import CheckpointError, message
+from ...kernels.errors import CheckpointError, Finding
 from ..files import TEMPORARY_SUFFIX, sync_file, write_atomically
 from .manifest import (
     MANIFEST_NAME,
@@ -78,12 +78,7 @@ def save_checkpoint(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
         write_atomically(target, text.encode("ascii"))
     except OSError as error:
         raise CheckpointError(
-            message(
-                str(target),
-                "must be writable",
-                error.strerror or str(error),
-                "Free space, or name another path.",
-            )
+            str(target), "must be writable", error.strerror or str(error), "Free space, or name another path."
         ) from error
     return target
 
@@ -148,18 +143,16 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         text = target.read_bytes()
     except OSError as error:
         raise CheckpointError(
-            message(str(target), "must be a readable file", error.strerror or str(error), "Check the path.")
+            str(target), "must be a readable file", error.strerror or str(error), "Check the path."
         ) from error
     try:
         data = json.loads(text, object_pairs_hook=_no_repeated_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise DamagedCheckpointError(
-            message(
-                str(target),
-                "must be whole JSON",
-                f"{len(text)} bytes, {error}",
-                "The file was cut short or altered; resume from an older checkpoint.",
-            )
+            str(target),
+            "must be whole JSON",
+            f"{len(text)} bytes, {error}",
+            "The file was cut short or altered; resume from an older checkpoint.",
         ) from error
     return manifest_from_dict(data, str(target))
 
@@ -239,12 +232,10 @@ def _check_files(manifest: Manifest, folder: Path) -> None:
         if found != recorded:
             shown = "no such file" if found is None else f"{found['bytes']} bytes, {found['sha256'][:12]}…"
             raise DamagedCheckpointError(
-                message(
-                    str(path),
-                    f"must be the saved file of {recorded['bytes']} bytes, {recorded['sha256'][:12]}…",
-                    shown,
-                    "Restore it, or resume from an older checkpoint.",
-                )
+                str(path),
+                f"must be the saved file of {recorded['bytes']} bytes, {recorded['sha256'][:12]}…",
+                shown,
+                "Restore it, or resume from an older checkpoint.",
             )
 
 
@@ -274,7 +265,8 @@ def _unfinished(path: Path) -> str:
         rule = f"must have a {MANIFEST_NAME}, which is written last"
     else:
         return ""
-    return message(str(path), rule, "what an interrupted save left", "Delete it once the run has resumed.")
+    way_out = "Delete it once the run has resumed."
+    return str(Finding(str(path), rule, "what an interrupted save left", way_out))
 
 
 def _no_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

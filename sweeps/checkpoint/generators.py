@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import CheckpointError, ConfigError, message
+from ...kernels.errors import CheckpointError, ConfigError
 from .codec import decode, encode
 
 AnyGenerator = np.random.Generator | np.random.RandomState | random.Random
@@ -81,12 +81,10 @@ def encode_generator(generator: AnyGenerator, field: str = "rng") -> dict[str, A
     if isinstance(generator, random.Random) and not isinstance(generator, random.SystemRandom):
         return _encode_python_state(generator.getstate())
     raise ConfigError(
-        message(
-            field,
-            "must be a numpy.random.Generator, numpy.random.RandomState or random.Random",
-            type(generator).__name__,
-            "Pass the generator itself, not a seed.",
-        )
+        field,
+        "must be a numpy.random.Generator, numpy.random.RandomState or random.Random",
+        type(generator).__name__,
+        "Pass the generator itself, not a seed.",
     )
 
 
@@ -169,12 +167,10 @@ def _encode_seed_sequence(bits: np.random.BitGenerator, name: str, field: str) -
         return None  # made from a key: it never could spawn
     if type(sequence) is not np.random.SeedSequence:
         raise ConfigError(
-            message(
-                field,
-                "must have been seeded through numpy.random.SeedSequence",
-                type(sequence).__name__,
-                "Otherwise its spawned children could not be made again.",
-            )
+            field,
+            "must have been seeded through numpy.random.SeedSequence",
+            type(sequence).__name__,
+            "Otherwise its spawned children could not be made again.",
         )
     return encode(sequence.state, field)
 
@@ -198,18 +194,11 @@ def _shipped_name(bits: np.random.BitGenerator, field: str) -> str:
 
 def _foreign(name: str, field: str) -> ConfigError:
     return ConfigError(
-        message(
-            field, f"must use one of NumPy's bit generators: {', '.join(_BIT_GENERATORS)}", name, "Use PCG64."
-        )
+        field, f"must use one of NumPy's bit generators: {', '.join(_BIT_GENERATORS)}", name, "Use PCG64."
     )
 
 
 def _unreadable(encoded: Any, field: str) -> CheckpointError:
     return CheckpointError(
-        message(
-            field,
-            "must hold the state of a generator",
-            encoded,
-            "The file was not written by save_checkpoint.",
-        )
+        field, "must hold the state of a generator", encoded, "The file was not written by save_checkpoint."
     )

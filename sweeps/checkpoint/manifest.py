@@ -14,17 +14,17 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import operator
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ... import __version__
-from ...kernels.errors import CheckpointError, ConfigError, message, nearest
+from ...kernels.errors import CheckpointError, ConfigError, nearest
+from ..checks import Counted, checked
 from .codec import decode
 
 FORMAT = "lagsweep.checkpoint"
@@ -70,22 +70,55 @@ class Manifest:
     payload: dict[str, Any] = field(repr=False)
     accepted_changes: tuple[dict[str, Any], ...] = ()
 
-    optimizer_step = property(lambda self: self.payload["optimizer_step"], doc="Optimizer steps done.")
-    current_version = property(lambda self: self.payload["current_version"], doc="The trainer's version.")
-    published_version = property(
-        lambda self: self.payload["published_version"], doc="The version that new rollouts use."
-    )
-    dataset_cursor = property(
-        lambda self: self.payload["dataset_cursor"], doc="Absolute number of the first unsettled prompt."
-    )
-    digest = property(lambda self: self.payload["digest"], doc="SHA-256 of everything else.")
-    queue = property(lambda self: decode(self.payload["queue"], "queue"), doc="Finished rollouts, or None.")
-    in_flight = property(
-        lambda self: decode(self.payload["in_flight"], "in_flight"), doc="Running rollouts, or None."
-    )
-    state = property(lambda self: decode(self.payload["state"], "state"), doc="Whatever else was saved.")
-    counters = property(lambda self: dict(self.payload["counters"]), doc="Further counters by name.")
-    components = property(lambda self: dict(self.payload["components"]), doc="Versions at the save.")
+    @property
+    def optimizer_step(self) -> int:
+        """Optimizer steps done."""
+        return self.payload["optimizer_step"]
+
+    @property
+    def current_version(self) -> int:
+        """The trainer's version."""
+        return self.payload["current_version"]
+
+    @property
+    def published_version(self) -> int:
+        """The version that new rollouts use."""
+        return self.payload["published_version"]
+
+    @property
+    def dataset_cursor(self) -> int:
+        """Absolute number of the first unsettled prompt."""
+        return self.payload["dataset_cursor"]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything else."""
+        return self.payload["digest"]
+
+    @property
+    def queue(self) -> Any:
+        """Finished rollouts, or None."""
+        return decode(self.payload["queue"], "queue")
+
+    @property
+    def in_flight(self) -> Any:
+        """Running rollouts, or None."""
+        return decode(self.payload["in_flight"], "in_flight")
+
+    @property
+    def state(self) -> Any:
+        """Whatever else was saved."""
+        return decode(self.payload["state"], "state")
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Further counters by name."""
+        return dict(self.payload["counters"])
+
+    @property
+    def components(self) -> dict[str, Any]:
+        """Versions at the save."""
+        return dict(self.payload["components"])
 
     def __repr__(self) -> str:
         """Show the counters and the digest's head, not the state."""
@@ -102,7 +135,7 @@ def default_components() -> dict[str, str]:
         ``lagsweep``, ``numpy`` and ``python`` (major.minor: patch releases keep ``random`` as it is).
     """
     return {
-        "lagsweep": __version__,
+        "lagsweep": version("lagsweep"),
         "numpy": np.__version__,
         "python": ".".join(platform.python_version_tuple()[:2]),
     }
@@ -126,12 +159,10 @@ def merged_components(components: Mapping[str, Any] | None) -> dict[str, Any]:
         plain = isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 2**53)
         if not isinstance(name, str) or not plain:
             raise ConfigError(
-                message(
-                    f"components.{name}",
-                    "must be text, a flag or a number below 2**53, under a text name",
-                    value,
-                    "Give a version or a count, e.g. {'workers': 2}.",
-                )
+                f"components.{name}",
+                "must be text, a flag or a number below 2**53, under a text name",
+                value,
+                "Give a version or a count, e.g. {'workers': 2}.",
             )
         merged[name] = value
     return merged
@@ -139,14 +170,9 @@ def merged_components(components: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def whole_number(name: str, value: Any, bits: int = 53) -> int:
     """Check one counter: whole, not bool, 0 <= value < 2**53 (exact in any JSON reader), or another limit."""
-    if isinstance(value, bool | np.bool_):
-        raise ConfigError(message(name, "must be a whole number", value, "Give a count."))
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ConfigError(message(name, "must be a whole number", value, "Give a count.")) from None
+    number = checked(Counted, name, value, way_out="Give a count.")
     if not 0 <= number < 2**bits:
-        raise ConfigError(message(name, f"must be at least 0 and below 2**{bits}", number, "Give a count."))
+        raise ConfigError(name, f"must be at least 0 and below 2**{bits}", number, "Give a count.")
     return number
 
 
@@ -188,33 +214,27 @@ def manifest_from_dict(data: Mapping[str, Any], source: str = "checkpoint") -> M
     """
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise DamagedCheckpointError(
-            message(
-                source,
-                f"must be a checkpoint manifest (format {FORMAT!r})",
-                data.get("format") if isinstance(data, Mapping) else type(data).__name__,
-                "Give a file that save_checkpoint wrote.",
-            )
+            source,
+            f"must be a checkpoint manifest (format {FORMAT!r})",
+            data.get("format") if isinstance(data, Mapping) else type(data).__name__,
+            "Give a file that save_checkpoint wrote.",
         )
     version = data.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise CheckpointError(
-            message(
-                f"{source}: schema_version",
-                f"must be {SCHEMA_VERSION}, the one that this lagsweep reads",
-                version,
-                "Load it with the lagsweep named in its components.",
-            )
+            f"{source}: schema_version",
+            f"must be {SCHEMA_VERSION}, the one that this lagsweep reads",
+            version,
+            "Load it with the lagsweep named in its components.",
         )
     payload = copy.deepcopy(dict(data))
     expected, recorded = content_digest(payload), payload.get("digest")
     if recorded != expected:
         raise DamagedCheckpointError(
-            message(
-                f"{source}: digest",
-                f"must match the content, which has {expected[:12]}…",
-                recorded,
-                "The file was altered or damaged; resume from an older checkpoint.",
-            )
+            f"{source}: digest",
+            f"must match the content, which has {expected[:12]}…",
+            recorded,
+            "The file was altered or damaged; resume from an older checkpoint.",
         )
     _check_fields(payload, source)
     return Manifest(payload)
@@ -226,12 +246,10 @@ def _check_fields(payload: dict[str, Any], source: str) -> None:
     unknown = [name for name in payload if name not in FIELDS]
     if missing or unknown:
         raise CheckpointError(
-            message(
-                source,
-                "must have exactly the fields of its schema",
-                f"missing {missing}, unknown {unknown}",
-                "Give a file that save_checkpoint wrote.",
-            )
+            source,
+            "must have exactly the fields of its schema",
+            f"missing {missing}, unknown {unknown}",
+            "Give a file that save_checkpoint wrote.",
         )
     try:
         for name in COUNTERS:
@@ -240,8 +258,10 @@ def _check_fields(payload: dict[str, Any], source: str) -> None:
             whole_number(f"counters.{name}", value)
         for name in ("components", "rng_state", "files"):
             if not isinstance(payload[name], dict):
-                raise ConfigError(message(name, "must be a mapping", payload[name], "It was edited."))
-    except (ConfigError, AttributeError) as error:
+                raise ConfigError(name, "must be a mapping", payload[name], "It was edited.")
+    except ConfigError as error:
+        raise CheckpointError(*error.within(f"{source}: ").findings) from error
+    except AttributeError as error:
         raise CheckpointError(f"{source}: {error}") from error
 
 
@@ -282,7 +302,7 @@ def refuse_changed_components(
     if refused:
         shown = "; ".join(
             f"{name}: {_shown(name, saved)} -> {_shown(name, current)}"
-            for name in (change["component"] for change in refused)
+            for name in (str(change["component"]) for change in refused)
         )
         names = ", ".join(repr(change["component"]) for change in changed)
         raise CheckpointError(
@@ -304,16 +324,14 @@ def _shown(name: str, components: Mapping[str, Any]) -> str:
 def _allowed_names(allow_changed: Iterable[str], known: set[str]) -> set[str]:
     if isinstance(allow_changed, str):
         raise ConfigError(
-            message("allow_changed", "must be a list of names", allow_changed, f"Pass [{allow_changed!r}].")
+            "allow_changed", "must be a list of names", allow_changed, f"Pass [{allow_changed!r}]."
         )
     names = set(allow_changed)
     for name in names - known:
         raise ConfigError(
-            message(
-                "allow_changed",
-                f"must name components of the checkpoint: {', '.join(sorted(known))}",
-                name,
-                nearest(str(name), known) or "Leave it out.",
-            )
+            "allow_changed",
+            f"must name components of the checkpoint: {', '.join(sorted(known))}",
+            name,
+            nearest(str(name), known) or "Leave it out.",
         )
     return names

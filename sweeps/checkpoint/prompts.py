@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import CheckpointError, ConfigError, message
+from ...kernels.errors import CheckpointError, ConfigError
+from ..checks import WholeNumber, checked
 
 OUTCOMES = ("trained", "dropped")
 
@@ -50,14 +51,8 @@ class PromptLedger:
     """
 
     def __init__(self, samples: int, *, epochs: int | None = None, shuffle_seed: int | None = None) -> None:
-        for name, value in (("samples", samples), ("epochs", epochs)):
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if value is not None and not (whole and value >= 1):
-                raise ConfigError(
-                    message(name, "must be a whole number of at least 1", value, "Give a count.")
-                )
-        self.samples = int(samples)
-        self.epochs = None if epochs is None else int(epochs)
+        self.samples = _count("samples", samples)
+        self.epochs = None if epochs is None else _count("epochs", epochs)
         self.shuffle_seed = shuffle_seed
         self.next_number = 0
         self.cursor = 0
@@ -96,9 +91,7 @@ class PromptLedger:
             return self._to_reissue.pop(0)
         if self.exhausted:
             raise CheckpointError(
-                message(
-                    "epochs", "must hold enough prompts for the planned updates", self.epochs, "Add epochs."
-                )
+                "epochs", "must hold enough prompts for the planned updates", self.epochs, "Add epochs."
             )
         number = self.next_number
         self.next_number += 1
@@ -141,17 +134,13 @@ class PromptLedger:
             If it was never handed out, or is settled already: it would be trained twice.
         """
         if outcome not in OUTCOMES:
-            raise ConfigError(
-                message("outcome", f"must be one of {', '.join(OUTCOMES)}", outcome, "Name one.")
-            )
+            raise ConfigError("outcome", f"must be one of {', '.join(OUTCOMES)}", outcome, "Name one.")
         if not self.cursor <= number < self.next_number or number in self._settled_above:
             raise CheckpointError(
-                message(
-                    "number",
-                    "must be a prompt that was handed out and is not settled",
-                    number,
-                    "Its state and the cursor are not from one snapshot.",
-                )
+                "number",
+                "must be a prompt that was handed out and is not settled",
+                number,
+                "Its state and the cursor are not from one snapshot.",
             )
         self._settled_above[number] = outcome
         if outcome == "trained":
@@ -178,7 +167,7 @@ class PromptLedger:
         for number in numbers:
             if number not in outstanding or number in self._to_reissue:
                 raise CheckpointError(
-                    message("number", "must be outstanding", number, "Only unsettled prompts are done again.")
+                    "number", "must be outstanding", number, "Only unsettled prompts are done again."
                 )
             self._to_reissue.append(int(number))
 
@@ -217,3 +206,8 @@ class PromptLedger:
         ledger._settled_above = {int(number): outcome for number, outcome in state["settled_above"]}
         ledger._to_reissue = [int(number) for number in state["to_reissue"]]
         return ledger
+
+
+def _count(name: str, value: Any) -> int:
+    rule = "must be a whole number of at least 1"
+    return checked(WholeNumber, name, value, low=1, rule=rule, way_out="Give a count.")

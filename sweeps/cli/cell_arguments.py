@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 
 
 def read_cell(text: str, flag: str = "--cell") -> int | dict[str, Any]:
@@ -29,16 +29,14 @@ def read_cell(text: str, flag: str = "--cell") -> int | dict[str, Any]:
             return int(text.replace(",", ""))
         except ValueError:
             raise ConfigError(
-                message(flag, "must be a cell's id or AXIS=VALUE,…", text, "lagsweep show lists the cells.")
+                flag, "must be a cell's id or AXIS=VALUE,…", text, "lagsweep show lists the cells."
             ) from None
     cell: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not value.strip():
-            raise ConfigError(
-                message(flag, "must read AXIS=VALUE,…", part, "Write max_lag=2,sync_cadence=1.")
-            )
+            raise ConfigError(flag, "must read AXIS=VALUE,…", part, "Write max_lag=2,sync_cadence=1.")
         field = field_of_axis(name, flag)
         value = value.strip()
         # A law is named by its label in the sweep.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import config_options
+from .failures import Stopped
+from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
 Fields of the pipeline given as flags change the workload of all systems. Left out, it is a batch of
@@ -33,6 +34,12 @@ Examples:
     help="Add a synchronous loop in which every GPU generates, then trains.",
 )
 @click.option("--threads", type=click.IntRange(1), default=None, help="Threads; default: one per CPU.")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    help="Keep the runs in this folder, a stored sweep over the axis system.",
+)
+@click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
@@ -43,6 +50,8 @@ def command(
     against: str | None,
     baseline: bool,
     threads: int | None,
+    store: Path | None,
+    dask: str | None,
     page: Path | None,
     as_json: bool,
     quiet: bool,
@@ -56,27 +65,38 @@ def command(
     from ..compare.rows import comparison_rows
     from ..compare.systems import compare_systems, compared_systems, whole_workload
     from ..compare.text import comparison_text, workload_text
-    from ..execute.compiling import compile_first
     from ..execute.progress import progress_for_terminal
+    from ..presets.systems import read_system
     from ..runs.many import Cancelled
     from .config_flags import changes_from_flags
-    from .run_command import this_command
     from .signals import stop_at_safe_point
 
     if page is not None:
-        from ..pages.comparison import checked_page
+        from ..pages.comparison import NAME, checked_page
 
-        checked_page(page)
+        checked_page(page, *NAME)
     changes = changes_from_flags(flags)
     compared = compared_systems([read_system(text) for text in systems], changes, baseline=baseline)
     progress = progress_for_terminal(quiet=quiet)
     with stop_at_safe_point() as stop:
         try:
-            compile_first(compared[0].config, progress)
-            ds = compare_systems(compared, seeds, threads=threads, cancel=stop.event, progress=progress)
+            with executor_of("threads", dask, threads) as executor:
+                ds = compare_systems(
+                    compared,
+                    seeds,
+                    store=store,
+                    executor=executor,
+                    threads=threads,
+                    cancel=stop.event,
+                    progress=progress,
+                )
         except Cancelled:
-            click.echo("stopped; nothing is kept of a comparison", err=True)
-            return stop.exit_code
+            kept = (
+                f"{INTERRUPTED_NOTE}\n  {this_command()}"
+                if store
+                else "stopped; nothing is kept of a comparison"
+            )
+            raise Stopped(kept, stop.exit_code) from None
     rows = comparison_rows(ds, against=against)
     if page is not None:
         from ..pages.comparison import write_comparison_page
@@ -84,7 +104,7 @@ def command(
         shared = workload_text(whole_workload(changes))
         write_comparison_page(ds, rows, compared, page, workload=shared, line=this_command())
         click.echo(f"page written to {page}", err=True)
-    drift = ds.attrs["drift_per_version"]
+    drift = compared[0].config.drift_per_version
     if as_json:
         _print_json(rows, compared, drift)
     else:
@@ -97,44 +117,6 @@ def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -
         "against": rows[0]["against"],
         "seeds": rows[0]["seeds"],
         "drift_per_version": drift,
-        "systems": [
-            {**_finite(row), "config": system.config.to_dict()} for row, system in zip(rows, compared)
-        ],
+        "systems": [{**row, "config": system.config.to_dict()} for row, system in zip(rows, compared)],
     }
-    click.echo(json.dumps(facts, indent=1, default=str))
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in row.items()
-    }
-
-
-def read_system(text: str) -> tuple[str, dict[str, Any]]:
-    """Read ``NAME`` or ``NAME:KNOB=VALUE,KNOB=VALUE``.
-
-    Raises
-    ------
-    ConfigError
-        For a knob without a value, or one that is given twice.
-
-    Examples
-    --------
-    >>> read_system("miles:max_weight_staleness=none,pause_generation_mode=in_place")
-    ('miles', {'max_weight_staleness': None, 'pause_generation_mode': 'in_place'})
-    """
-    from ...kernels.errors import ConfigError, message
-    from .config_flags import read_scalar
-
-    name, _, rest = text.partition(":")
-    knobs: dict[str, Any] = {}
-    for part in rest.split(",") if rest else []:
-        knob, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (equals and knob and value) or knob in knobs:
-            way_out = "Write areal:max_head_offpolicyness=4, several with commas between, each once."
-            raise ConfigError(message("systems", "must read PRESET:KNOB=VALUE", text, way_out))
-        parsed = read_scalar(value)
-        knobs[knob.replace("-", "_")] = None if parsed == "none" else parsed
-    return name.strip(), knobs
+    click.echo(json_text(facts, indent=1))

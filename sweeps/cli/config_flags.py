@@ -13,7 +13,8 @@ from typing import Any, get_args
 
 import click
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
+from ..presets.systems import SYSTEM, read_scalar, split_labels
 
 _LAWS = ("response_length", "environment_seconds")
 # What a law needs in the short form, in this order.
@@ -92,23 +93,10 @@ def preset_from_flags(name: str | None, knobs: tuple[str, ...]) -> dict[str, Any
     for text in knobs:
         knob, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(message("--knob", "must read NAME=VALUE", text, "Write --knob window=2."))
+            raise ConfigError("--knob", "must read NAME=VALUE", text, "Write --knob window=2.")
         read = read_scalar(value.strip())
         fields[knob.strip()] = None if read == "none" else read
     return fields
-
-
-def config_from_flags(flags: Mapping[str, Any]) -> Any:
-    """Build a configuration from flags alone.
-
-    Raises
-    ------
-    ConfigError
-        For anything wrong in them.
-    """
-    from ..config.config import PipelineConfig
-
-    return PipelineConfig(**changes_from_flags(flags))
 
 
 def read_text(field: str, text: str, where: str) -> Any:
@@ -132,29 +120,11 @@ def read_text(field: str, text: str, where: str) -> Any:
             return tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(
-                message(where, f"must be a TOML table or list: {error}", text, 'Write {law="fixed", n=300}.')
+                where, f"must be a TOML table or list: {error}", text, 'Write {law="fixed", n=300}.'
             ) from None
     if field in _LAWS and text != "none":
         return _short_law(text, where)
     return read_scalar(text)
-
-
-def read_scalar(text: str) -> Any:
-    """Read a number, true, false, or leave the text.
-
-    Examples
-    --------
-    >>> [read_scalar(text) for text in ("3", "0.5", "1e3", "true", "none", "fifo")]
-    [3, 0.5, 1000.0, True, 'none', 'fifo']
-    """
-    if text in ("true", "false"):
-        return text == "true"
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            pass
-    return text
 
 
 def _short_law(text: str, where: str) -> dict[str, Any]:
@@ -164,13 +134,11 @@ def _short_law(text: str, where: str) -> dict[str, Any]:
         from ..laws.shipped import shipped_index
 
         if kind in shipped_index():
-            raise ConfigError(message(where, "must be a law", text, f"Write shipped:{kind}."))
+            raise ConfigError(where, "must be a law", text, f"Write shipped:{kind}.")
     parts = rest.split(":") if rest else []
     if names is None or not 0 < len(parts) <= len(names):
         forms = ", ".join(":".join([law, *keys]) for law, keys in _SHORT_LAWS.items())
-        raise ConfigError(
-            message(where, "must be a law", text, f"Short forms: {forms}; or an inline TOML table.")
-        )
+        raise ConfigError(where, "must be a law", text, f"Short forms: {forms}; or an inline TOML table.")
     values = [
         part if name in ("name", "path", "column") else read_scalar(part) for name, part in zip(names, parts)
     ]
@@ -197,19 +165,17 @@ def axes_from_flags(texts: tuple[str, ...]) -> dict[str, Any]:
         name, equals, values = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals:
-            raise ConfigError(
-                message("--axis", "must read NAME=VALUES", text, "Write --axis max_lag=0,1,2,4.")
-            )
+            raise ConfigError("--axis", "must read NAME=VALUES", text, "Write --axis max_lag=0,1,2,4.")
         field = field_of_axis(name, "--axis")
         if name in axes or field in [field_of_axis(other) for other in axes]:
-            raise ConfigError(
-                message("--axis", "must name an axis once", name, "Put all values into one flag.")
-            )
+            raise ConfigError("--axis", "must name an axis once", name, "Put all values into one flag.")
         axes[name] = _range(name, values) if ".." in values else _values(name, field, values)
     return axes
 
 
 def _values(name: str, field: str, text: str) -> list[Any]:
+    if field == SYSTEM:
+        return list(split_labels(text))
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     return [read_text(field, part, f"--axis {name}") for part in parts]
 

@@ -12,7 +12,8 @@ from importlib import import_module
 
 import click
 
-from ...kernels.errors import CheckpointError, ConfigError, LagsweepError, StoreError, nearest
+from ...kernels.errors import Finding, nearest
+from .failures import failure_of, tell
 
 SUBCOMMANDS: dict[str, str] = {
     "run": "Run a sweep from a spec file or from flags.",
@@ -52,8 +53,11 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in SUBCOMMANDS and not name.startswith("-"):
-            hint = nearest(name, SUBCOMMANDS)
-            ctx.fail(f"command: must be one of {', '.join(SUBCOMMANDS)} (got {name!r}). {hint}".strip())
+            rule = f"must be one of {', '.join(SUBCOMMANDS)}"
+            finding = Finding("command", rule, name, nearest(name, SUBCOMMANDS))
+            error = click.UsageError(str(finding), ctx)
+            error.finding = finding  # type: ignore[attr-defined]
+            raise error
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,55 +74,19 @@ def root() -> None:
     """
 
 
-def _about_file(error: OSError) -> str:
-    """Word a file error: the path, what the system says, and the way out."""
-    reason = error.strerror or str(error)
-    path = error.filename if error.filename is not None else "output"
-    shown = str(path) if len(str(path)) <= 120 else f"{str(path)[:117]}..."
-    return f"{shown}: cannot be used: {reason}. Name another path, or make room for it."
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
         code = root.main(args=arguments, standalone_mode=False, prog_name="lagsweep")
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
     except BrokenPipeError:
         # The reader (head, less) went away: no traceback, and no second error at interpreter exit.
         sys.stderr.close()
         sys.exit(0)
-    except (StoreError, CheckpointError) as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(3)
-    except ConfigError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(2)
-    except LagsweepError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    except OSError as error:
-        click.echo(f"error: {_about_file(error)}", err=True)
-        sys.exit(2)
-    except MemoryError:
-        click.echo(
-            "error: memory: must hold what was asked for. Ask for fewer runs, rows or tokens.", err=True
-        )
-        sys.exit(1)
-    except RecursionError:
-        click.echo("error: input: must not be nested this deeply. Flatten it.", err=True)
-        sys.exit(2)
-    except RuntimeError as error:
-        if "zstd" not in str(error).lower():
+    except (Exception, KeyboardInterrupt) as error:
+        failure = failure_of(error)
+        if failure is None:
             raise
-        # A chunk's checksum or frame does not hold; which one, only `verify` finds out.
-        way_out = "`lagsweep verify STORE` names every damaged chunk and how to mend it."
-        click.echo(f"error: store: a chunk is damaged and cannot be read ({error}). {way_out}", err=True)
-        sys.exit(3)
+        tell(error, failure, arguments)
+        sys.exit(failure.exit_code)
     sys.exit(code if isinstance(code, int) else 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-WIDTH = 80
+from ..json_text import json_text
 
 
 @click.command("presets", context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,10 +19,10 @@ def command(name: str | None, as_json: bool) -> int:
 
     if name is None:
         rows = [summary(preset) for preset in all_presets().values()]
-        click.echo(json.dumps(rows, indent=1) if as_json else _list(rows))
+        click.echo(json_text(rows, indent=1) if as_json else _list(rows))
         return 0
     preset = find_preset(name)
-    click.echo(json.dumps(details(preset), indent=1) if as_json else _explained(preset))
+    click.echo(json_text(details(preset), indent=1) if as_json else _explained(preset))
     return 0
 
 
@@ -81,24 +81,18 @@ def details(preset: Any) -> dict[str, Any]:
 
 
 def _list(rows: list[dict[str, Any]]) -> str:
-    width = max(len(row["name"]) for row in rows)
-    lines = [f"{'preset'.ljust(width)}  {'lag bound'.ljust(10)}  what it follows"]
-    for row in rows:
-        bound = row["lag_bound_at_defaults"]
-        kind = row["bound_kind_at_defaults"]
-        shown = "none" if bound is None else f"{bound} {kind}"
-        room = WIDTH - width - 10 - 4
-        title = row["title"]
-        lines.append(
-            f"{row['name'].ljust(width)}  {shown.ljust(10)}  "
-            f"{title if len(title) <= room else title[: room - 1] + '…'}"
-        )
+    from ..results.text import WIDTH, grid
+
+    bounds = [(row["lag_bound_at_defaults"], row["bound_kind_at_defaults"]) for row in rows]
+    shown = ["none" if bound is None else f"{bound} {kind}" for bound, kind in bounds]
+    lines = [[row["name"], bound, row["title"]] for row, bound in zip(rows, shown)]
     notes = [
         "Lag bound: in versions, with the system's defaults. hard: holds for every",
         "trained rollout; typical: a straggler may pass it; exact: the lag is this.",
         "lagsweep presets NAME explains one.",
     ]
-    return "\n".join([*lines, "", *notes])
+    table = grid(["preset", "lag bound", "what it follows"], lines, left=[0, 1, 2], width=WIDTH)
+    return "\n".join([table, "", *notes])
 
 
 def _explained(preset: Any) -> str:
@@ -134,6 +128,8 @@ def _block(title: str, lines: list[str]) -> list[str]:
 
 def _wrapped(lines: list[str]) -> list[str]:
     import textwrap
+
+    from ..results.text import WIDTH
 
     return [
         part

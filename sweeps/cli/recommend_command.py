@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from ..json_text import json_text
 
 
 @click.command(
@@ -55,5 +56,5 @@ def command(
         confidence=confidence,
         store=store,
     )
-    click.echo(json.dumps(result.to_dict(), allow_nan=False) if as_json else str(result))
+    click.echo(json_text(result.to_dict()) if as_json else str(result))
     return 0 if result.cell is not None else 1

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import (
     axes_from_flags,
     changes_from_flags,
     config_options,
     preset_from_flags,
 )
+from .failures import Stopped
+from .shared import INTERRUPTED_NOTE, executor_of, print_result, this_command
 from .spec_arguments import spec_from_arguments
-
-INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
 
 
 @click.command(
@@ -85,10 +84,10 @@ def command(spec: str | None, **options: Any) -> int:
 
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
-        from ..execute.dry_run import dry_run_report
+        from ..sweep.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
-        click.echo(json.dumps(report.facts) if options["as_json"] else report.text)
+        click.echo(json_text(report.facts) if options["as_json"] else report.text)
         return 0
     return _run(sweep, folder, options)
 
@@ -103,7 +102,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     with stop_at_safe_point() as stop:
         try:
             progress.note(f"store: {folder}")
-            with _executor(options) as executor:
+            with executor_of(options["executor"], options["dask"], options["threads"]) as executor:
                 dataset = run_into_store(
                     sweep,
                     folder,
@@ -118,28 +117,10 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except Cancelled:
             if not stop.signal:
                 raise
-            click.echo(f"{INTERRUPTED_NOTE}\n  {this_command()}", err=True)
-            return stop.exit_code
+            raise Stopped(f"{INTERRUPTED_NOTE}\n  {this_command()}", stop.exit_code) from None
         except StopAtFailure:
-            click.echo(f"a run failed; what is finished is kept. To go on:\n  {this_command()}", err=True)
-            return 1
-    from .show_command import print_result
-
+            note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
+            raise Stopped(note, 1) from None
     code = print_result(dataset, folder, as_json=options["as_json"])
     progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
     return code
-
-
-def _executor(options: dict[str, Any]) -> Any:
-    import contextlib
-
-    if options["dask"] is None:
-        return contextlib.nullcontext(options["executor"])
-    from ..execute.dask import connect
-
-    return connect(options["dask"], options["threads"])
-
-
-def this_command() -> str:
-    """Give the command line that was typed, to be given again."""
-    return shlex.join(["lagsweep", *sys.argv[1:]])

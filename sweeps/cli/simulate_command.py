@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-from .config_flags import changes_from_flags, config_options, preset_from_flags
+from ..json_text import json_text
+from .config_flags import config_options
+from .shared import config_from_options, tell_compiling
 
 TABLES = ("batches", "timeline", "rollouts")
 
@@ -46,26 +48,5 @@ def command(**options: Any) -> int:
         write_frame(getattr(result, f"{name}_frame")(), path, config=json.dumps(config.to_dict()))
         if not options["quiet"]:
             click.echo(f"{name}: {path}", err=True)
-    click.echo(json.dumps(run_facts(result), allow_nan=False) if options["as_json"] else run_text(result))
+    click.echo(json_text(run_facts(result)) if options["as_json"] else run_text(result))
     return int(progress_status(config, result) != PROGRESSING)
-
-
-def config_from_options(options: dict[str, Any]) -> Any:
-    """Build the configuration from flags, on top of a preset if one is named."""
-    from ..config.config import PipelineConfig
-
-    changes = changes_from_flags(options) | preset_from_flags(options.get("preset"), options.get("knobs", ()))
-    preset = changes.pop("preset", None)
-    if preset is None:
-        return PipelineConfig(**changes)
-    from ..presets.registry import preset_config
-
-    return preset_config(preset, **changes)
-
-
-def tell_compiling(config: Any, quiet: bool) -> None:
-    """Say that kernels are compiled, when they are."""
-    from ..execute.compiling import kernels_are_kept
-
-    if not quiet and not kernels_are_kept(config.is_level_1):
-        click.echo("compiling the kernels; this happens once and takes some ten seconds", err=True)

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 
 EXAMPLES = "examples"
 
@@ -51,9 +51,7 @@ def spec_from_arguments(
     if source is None:
         if not base_changes and not axis_changes:
             raise ConfigError(
-                message(
-                    "SPEC", "must be given unless flags say what to run", None, "Try aime-cap-lag-cadence."
-                )
+                "SPEC", "must be given unless flags say what to run", None, "Try aime-cap-lag-cadence."
             )
         return spec_from_sections({}, folder=Path.cwd(), **changes)
     path = Path(source)
@@ -65,7 +63,7 @@ def spec_from_arguments(
         with resources.as_file(examples[name]) as file:
             return read_spec_file(file, **changes)
     hint = nearest(name, examples) or f"Shipped examples: {', '.join(sorted(examples))}."
-    raise ConfigError(message("SPEC", "must be a TOML file or a shipped example", source, hint))
+    raise ConfigError("SPEC", "must be a TOML file or a shipped example", source, hint)
 
 
 def _top_changes(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from ..json_text import json_text
 from .config_flags import config_options
+from .shared import config_from_options, tell_compiling
 
 TABLES = ("batches", "timeline", "rollouts")
 
@@ -68,7 +70,7 @@ def command(store: Path | None, **options: Any) -> int:
         **about,
         **({"replay": verdict} if verdict else {}),
     }
-    click.echo(json.dumps(facts) if options["as_json"] else _text(facts, verdict))
+    click.echo(json_text(facts) if options["as_json"] else _text(facts, verdict))
     return 0 if same else 1
 
 
@@ -91,15 +93,12 @@ def _window(options: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from ...kernels.errors import ConfigError, message
+    from ...kernels.errors import ConfigError
     from ..runs.simulate import simulate_pipeline
     from ..trace.trace import check_size_before
-    from .simulate_command import config_from_options, tell_compiling
 
     if options["cell"] is not None:
-        raise ConfigError(
-            message("--cell", "needs a store", options["cell"], "Write lagsweep trace STORE --cell ….")
-        )
+        raise ConfigError("--cell", "needs a store", options["cell"], "Write lagsweep trace STORE --cell ….")
     config = config_from_options(options)
     check_size_before(config, most)
     tell_compiling(config, options["quiet"])
@@ -107,14 +106,13 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 
 
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from ...kernels.errors import ConfigError, message
-    from ..spec.spec import config_at
+    from ...kernels.errors import ConfigError
+    from ..spec.carried import config_at
     from ..store.replay import replay
     from ..store.store import open_sweep
     from ..trace.trace import check_size_before
     from .cell_arguments import read_cell
     from .config_flags import changes_from_flags
-    from .simulate_command import tell_compiling
 
     changes = changes_from_flags(options)
     seed = changes.pop("seed", None)
@@ -122,14 +120,10 @@ def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, d
         name = next(iter(changes), "preset")
         flag = f"--{name.replace('_', '-')}"
         raise ConfigError(
-            message(
-                flag, "cannot change a stored run", changes.get(name), "Leave it out, or leave out STORE."
-            )
+            flag, "cannot change a stored run", changes.get(name), "Leave it out, or leave out STORE."
         )
     if options["cell"] is None:
-        raise ConfigError(
-            message("--cell", "must be given with a store", None, "lagsweep show lists the cells.")
-        )
+        raise ConfigError("--cell", "must be given with a store", None, "lagsweep show lists the cells.")
     dataset = open_sweep(store)
     cell = read_cell(options["cell"])
     config = config_at(dataset, cell)

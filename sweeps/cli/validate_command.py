@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from ..json_text import json_text
 
 if TYPE_CHECKING:
     from ..records.check import RecordReport
@@ -40,7 +41,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     good = all(report.ok(strict=options["strict"]) for report in reports)
     if options["as_json"]:
         document = {"ok": good, "files": [report.as_dict() for report in reports]}
-        click.echo(json.dumps(document, indent=1, allow_nan=False))
+        click.echo(json_text(document, indent=1))
     else:
         click.echo("\n\n".join(_as_text(report) for report in reports))
     return 0 if good else 1

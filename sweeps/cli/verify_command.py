@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from ..json_text import json_text
+from .cell_arguments import read_cell
+from .failures import Stopped
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -14,7 +17,7 @@ import click
     "--sample", type=click.IntRange(min=0), default=200, show_default=True, help="How many runs to do again."
 )
 @click.option("--all", "everything", is_flag=True, help="Do every run again.")
-@click.option("--cell", metavar="ID|NAME=VALUE,...", help="Do the runs of this cell again.")
+@click.option("--cell", metavar="ID|AXIS=VALUE,…", help="Do the runs of this cell again.")
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
@@ -42,14 +45,13 @@ def command(
                 store,
                 sample=sample,
                 everything=everything,
-                cell=read_cell(cell),
+                cell=None if cell is None else read_cell(cell),
                 threads=threads,
                 progress=progress_for_terminal(quiet=quiet),
                 cancel=stop.event,
             )
         except Cancelled:
-            click.echo("stopped; nothing was changed", err=True)
-            return stop.exit_code
+            raise Stopped("stopped; nothing was changed", stop.exit_code) from None
     if as_json:
         facts = {
             "store": str(report.folder),
@@ -61,7 +63,7 @@ def command(
             "runs_checked": report.runs_checked,
             "findings": [vars(finding) for finding in report.findings],
         }
-        click.echo(json.dumps(facts))
+        click.echo(json_text(facts))
     else:
         for finding in report.findings:
             click.echo(str(finding))
@@ -72,27 +74,3 @@ def command(
             f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
         )
     return 0 if report.sound else 1
-
-
-def read_cell(text: str | None) -> int | dict[str, object] | None:
-    """Read a cell from text: its id, or axis values as ``max_lag=2,sync_cadence=1``.
-
-    Examples
-    --------
-    >>> read_cell("123"), read_cell("max_lag=2,admission=reserve")
-    (123, {'max_lag': 2, 'admission': 'reserve'})
-    """
-    from ...kernels.errors import ConfigError, message
-    from .config_flags import read_text
-
-    if text is None:
-        return None
-    if text.strip().isdigit():
-        return int(text)
-    values: dict[str, object] = {}
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise ConfigError(message("--cell", "must be an id or NAME=VALUE,...", text, "Write max_lag=2."))
-        values[name.strip()] = read_text(name.strip(), value, "--cell")
-    return values

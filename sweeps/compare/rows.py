@@ -6,12 +6,13 @@ seeds share (every rollout's length) drops out of it.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
+from ..results.cells import mean_interval
+from .systems import systems_of
 
 if TYPE_CHECKING:
     import xarray
@@ -92,8 +93,7 @@ def _values(ds: xarray.Dataset) -> dict[str, np.ndarray]:
 
 
 def _updates_per_batch(ds: xarray.Dataset) -> np.ndarray:
-    described = json.loads(ds.attrs["systems"])
-    return np.array([system["config"].get("updates_per_batch", 1) for system in described])
+    return np.array([system.config.updates_per_batch for system in systems_of(ds)])
 
 
 def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -124,19 +124,19 @@ def comparison_rows(
     ConfigError
         For a label that was not compared.
     """
-    from ..results.frontier import mean_interval
-
-    labels = [str(label) for label in ds["system"].values]
+    systems = systems_of(ds)
+    labels = [system.label for system in systems]
     against = labels[0] if against is None else against
     if against not in labels:
         hint = nearest(against, labels) or f"Compared are {', '.join(labels)}."
-        raise ConfigError(message("against", "must be one of the systems compared", against, hint))
+        raise ConfigError("against", "must be one of the systems compared", against, hint)
     reference = labels.index(against)
     values = _values(ds)
-    described = json.loads(ds.attrs["systems"])
     rows = []
-    for position, system in enumerate(described):
-        row = {name: system[name] for name in ("label", "preset", "knobs", "lag_bound", "bound_kind")}
+    for position, system in enumerate(systems):
+        row = {
+            name: getattr(system, name) for name in ("label", "preset", "knobs", "lag_bound", "bound_kind")
+        }
         row["seeds"], row["against"] = ds.sizes["seed"], against
         for name, column in values.items():
             own = mean_interval(column[position], confidence)

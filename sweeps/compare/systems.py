@@ -1,4 +1,4 @@
-"""Several systems' rules on the same rollouts, side by side.
+"""Several systems' rules on the same rollouts, side by side: a sweep over the axis ``system``.
 
 Every system gets the same workload (slots, speeds, lengths, batch) and the same seeds, so rollout number i
 has the same length in each of them, and differences are taken seed by seed.
@@ -6,25 +6,35 @@ has the same length in each of them, and differences are taken seed by seed.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ...kernels.errors import ConfigError, message
-from ...kernels.pipeline.metrics import LAG_BINS, METRIC_BY_NAME
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
-from ..execute.progress import Progress
+from ..execute.options import Executor, Observer
 from ..presets.registry import find_preset, preset_bound_kind, preset_lag_bound, preset_settings
+from ..presets.systems import (
+    ABORT_FIELDS,
+    SYSTEM,
+    WORKLOAD,
+    read_system,
+    system_config,
+    system_label,
+    workload_config,
+)
+from ..spec.carried import spec_of
+from ..spec.make import make_spec
+from ..spec.spec import SweepSpec
+from ..sweep.run import run_spec
 
 if TYPE_CHECKING:
     import xarray
 
 BASELINE = "synchronous_colocated"
+NAME = "comparison"
 # What is compared when nothing is said: a batch of 16 prompts × 8 rollouts of a reasoning model, 256 slots on
 # engines that slow down as they fill (40 tokens/s alone, 13 with all slots), and a trainer that is about as
 # fast as they are. Two batches fit into the slots, so budgets bind and not slots.
@@ -44,9 +54,6 @@ DEFAULT_WORKLOAD: dict[str, Any] = {
     "duration_seconds": 12_000.0,
     "warmup_seconds": 2000.0,
 }
-# Settings of an abort: in a common workload they are for the systems that abort.
-ABORT_FIELDS = ("resume_seconds", "reprefill_tokens_per_second")
-_SEEDS_PER_BLOCK = 4
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class System:
         In versions.
     bound_kind : str
         exact, hard, typical or none.
+    workload : dict
+        The fields that all systems have in common.
     """
 
     label: str
@@ -73,6 +82,7 @@ class System:
     config: PipelineConfig
     lag_bound: int | None
     bound_kind: str
+    workload: dict[str, Any]
 
 
 def whole_workload(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -113,11 +123,11 @@ def compared_systems(
         wanted.append((BASELINE, {}))
     if len(wanted) < 2:
         way_out = "Name two presets or more; `lagsweep presets` lists them."
-        raise ConfigError(message("systems", "must be at least two", [name for name, _ in wanted], way_out))
+        raise ConfigError("systems", "must be at least two", [name for name, _ in wanted], way_out)
     for position, system in enumerate(wanted):
         if system in wanted[:position]:
             way_out = "Leave one out, or give it other knobs."
-            raise ConfigError(message("systems", "must differ", system[0], way_out))
+            raise ConfigError("systems", "must differ", system[0], way_out)
     common = whole_workload(workload)
     systems = [_system(name, knobs, common) for name, knobs in wanted]
     for field in ABORT_FIELDS:
@@ -125,20 +135,19 @@ def compared_systems(
             getattr(system.config, field) in (None, 0) for system in systems
         ):
             rule = "has an effect on systems that abort only, and none of these does"
-            raise ConfigError(message(field, rule, (workload or {})[field], "Leave it out."))
+            raise ConfigError(field, rule, (workload or {})[field], "Leave it out.")
     return _numbered(systems)
 
 
 def _system(name: str, knobs: dict[str, Any], common: Mapping[str, Any]) -> System:
-    settings = preset_settings(name, {**common, **knobs})
-    if settings.get("publication") != "abort":
-        settings = {key: value for key, value in settings.items() if key not in ABORT_FIELDS or key in knobs}
+    preset_settings(name, {**common, **knobs})  # what is wrong with a preset's own names says so itself
     try:
-        config = PipelineConfig(**settings)
+        config = system_config(name, knobs, common)
     except ConfigError as error:
-        raise ConfigError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+        raise error.within(f"{name}: ") from None
     fields = {**common, **knobs}
-    return System(name, name, knobs, config, preset_lag_bound(name, fields), preset_bound_kind(name, fields))
+    bound, kind = preset_lag_bound(name, fields), preset_bound_kind(name, fields)
+    return System(name, name, knobs, config, bound, kind, dict(common))
 
 
 def _numbered(systems: list[System]) -> list[System]:
@@ -153,115 +162,75 @@ def _numbered(systems: list[System]) -> list[System]:
     return numbered
 
 
+def comparison_spec(systems: Sequence[System], seeds: Sequence[int] | int, name: str = NAME) -> SweepSpec:
+    """Write a comparison as a sweep over the axis ``system``.
+
+    Parameters
+    ----------
+    systems : sequence of System
+        As :func:`compared_systems` gives.
+    seeds : int or sequence of int
+        ``n`` means 0 … n - 1.
+    name : str
+        Of the sweep.
+    """
+    labels = [system_label(system.preset, system.knobs) for system in systems]
+    return make_spec(workload_config(**systems[0].workload), {SYSTEM: labels}, seeds, name=name)
+
+
 def compare_systems(
     systems: Sequence[System],
     seeds: Sequence[int] | int,
     *,
+    store: str | Path | None = None,
+    executor: Executor = "threads",
     threads: int | None = None,
     cancel: threading.Event | None = None,
-    progress: Progress | None = None,
+    progress: Observer | None = None,
 ) -> xarray.Dataset:
     """Run every system at every seed.
 
     Parameters
     ----------
     systems : sequence of System
+        As :func:`compared_systems` gives.
     seeds : int or sequence of int
         ``n`` means 0 … n - 1.
-    threads : int, optional
-        None: one per CPU.
+    store, executor, threads, progress
+        As :func:`lagsweep.run_sweep`.
     cancel : threading.Event, optional
         When set, the runs stop within half a second.
-    progress : Progress, optional
 
     Returns
     -------
     xarray.Dataset
-        Dimensions ``system``, ``seed`` (and ``lag``); one variable per metric. The attribute ``systems``
-        holds what was compared, as JSON.
+        A sweep's result with the axis ``system``: its dimensions are ``system`` and ``seed`` (and ``lag``).
 
     Raises
     ------
+    ConfigError
+        If a run fails.
     Cancelled
         If it was asked to stop.
     """
-    import xarray as xr
-
-    chosen = np.arange(seeds, dtype=np.uint64) if isinstance(seeds, int) else np.asarray(seeds, np.uint64)
-    metrics, lag_counts = _run_all(
-        [system.config for system in systems],
-        chosen,
-        threads,
-        cancel or threading.Event(),
-        progress or Progress(),
-    )
-    variables: dict[str, Any] = {
-        name: (("system", "seed"), values, _attributes(name)) for name, values in metrics.items()
-    }
-    variables["lag_counts"] = (("system", "seed", "lag"), lag_counts, {"units": "rollouts"})
-    described = [
-        {
-            "label": system.label,
-            "preset": system.preset,
-            "knobs": system.knobs,
-            "lag_bound": system.lag_bound,
-            "bound_kind": system.bound_kind,
-            "config": system.config.to_dict(),
-        }
-        for system in systems
-    ]
-    return xr.Dataset(
-        variables,
-        coords={"system": [system.label for system in systems], "seed": chosen, "lag": np.arange(LAG_BINS)},
-        attrs={
-            "drift_per_version": systems[0].config.drift_per_version,
-            "systems": json.dumps(described, default=str),
-        },
-    )
+    spec = comparison_spec(systems, seeds)
+    ds = run_spec(spec, store=store, executor=executor, threads=threads, progress=progress, cancel=cancel)
+    if "reason" in ds:
+        raise ConfigError(next(str(reason) for reason in ds["reason"].values.ravel() if reason))
+    return ds
 
 
-def _run_all(
-    configs: list[PipelineConfig],
-    seeds: np.ndarray,
-    threads: int | None,
-    cancel: threading.Event,
-    progress: Progress,
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    from ..execute.threads import checked_threads
-    from ..runs.many import simulate_batch
+def systems_of(ds: xarray.Dataset) -> list[System]:
+    """Read back which systems a sweep compared.
 
-    blocks = [(row, first) for first in range(0, len(seeds), _SEEDS_PER_BLOCK) for row in range(len(configs))]
-    metrics: dict[str, np.ndarray] = {}
-    lag_counts = np.zeros((len(configs), len(seeds), LAG_BINS), np.int64)
-
-    def run(block: tuple[int, int]) -> Any:
-        row, first = block
-        some = seeds[first : first + _SEEDS_PER_BLOCK]
-        result = simulate_batch([configs[row]], some, cancel=cancel)
-        progress.advance(len(some))
-        return result
-
-    progress.begin(len(configs) * len(seeds))
-    with ThreadPoolExecutor(checked_threads(threads), thread_name_prefix="lagsweep") as pool:
-        try:
-            for (row, first), part in zip(blocks, pool.map(run, blocks)):
-                columns = slice(first, first + _SEEDS_PER_BLOCK)
-                for why in part.reasons.values():
-                    raise ConfigError(str(why))
-                for name, values in part.metrics.items():
-                    if name not in metrics:
-                        fill = np.nan if values.dtype.kind == "f" else -1
-                        metrics[name] = np.full((len(configs), len(seeds)), fill, values.dtype)
-                    metrics[name][row, columns] = values[0]
-                lag_counts[row, columns] = part.lag_counts[0]
-        except BaseException:
-            cancel.set()  # the pool's exit waits for the threads, which see it soon
-            raise
-        finally:
-            progress.end()
-    return metrics, lag_counts
-
-
-def _attributes(name: str) -> dict[str, str]:
-    metric = METRIC_BY_NAME.get(name)
-    return {"units": metric.units, "long_name": metric.long_name} if metric else {}
+    Raises
+    ------
+    ConfigError
+        If it is not a sweep over the axis ``system`` alone.
+    """
+    spec = spec_of(ds)
+    if list(spec.design.columns) != [SYSTEM] or spec.base.preset is None or spec.base.preset[0] != WORKLOAD:
+        rule = "must be a sweep over the axis system alone"
+        raise ConfigError("dataset", rule, list(spec.design.columns), "Select it, or use recommend.")
+    labels = [str(label) for label in ds[SYSTEM].values]
+    return _numbered([_system(*read_system(label), spec.base.preset[1]) for label in labels])

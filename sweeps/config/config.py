@@ -7,7 +7,8 @@ the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
 
 from pydantic import (
     BaseModel,
@@ -19,9 +20,14 @@ from pydantic import (
     ValidationError,
 )
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
+from ..checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
 from ..laws.lengths import LengthLaw, SecondsLaw
-from .checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
+from .help_text import level_of, show_fields
+from .rules import contradictions
+
+if TYPE_CHECKING:
+    from .settings import PresetSettings, Settings, Whole
 
 # The three axes of a sweep that carry names of their own.
 AXIS_FIELDS = {
@@ -36,9 +42,7 @@ def _as_length_law(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return LengthLaw.from_dict(value)
-    raise ConfigError(
-        message("response_length", "must be a length law", value, "Build one, as LengthLaw.fixed(300).")
-    )
+    raise ConfigError("response_length", "must be a length law", value, "Build one, as LengthLaw.fixed(300).")
 
 
 def _as_seconds_law(value: Any) -> Any:
@@ -47,14 +51,16 @@ def _as_seconds_law(value: Any) -> Any:
     if isinstance(value, dict):
         return SecondsLaw.from_dict(value)
     raise ConfigError(
-        message(
-            "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
-        )
+        "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
     )
 
 
 def _law_to_dict(law: LengthLaw | SecondsLaw | None) -> Any:
     return None if law is None else law.to_dict()
+
+
+Counted = Literal["started", "finished"]
+Done = Literal["published", "popped", "trained"]
 
 
 class Limit(BaseModel):
@@ -72,10 +78,14 @@ class Limit(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    count: Literal["started", "finished"] = "started"
-    done: Literal["published", "popped", "trained"] = "published"
+    count: Counted = "started"
+    done: Done = "published"
     groups: Annotated[WholeNumber, Field(ge=0, le=2**52)]
 
+    @overload
+    def __init__(self, count: Counted = ..., done: Done = ..., *, groups: Whole) -> None: ...
+    @overload
+    def __init__(self, count: Counted, done: Done, groups: Whole) -> None: ...
     def __init__(self, *args: Any, **fields: Any) -> None:
         fields.update(zip(("count", "done", "groups"), args))
         try:
@@ -88,7 +98,7 @@ def _as_limits(value: Any) -> Any:
     if isinstance(value, Limit | dict):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise ConfigError(message("limits", "must be a list of limits", value, "Give a list of Limit(...)."))
+        raise ConfigError("limits", "must be a list of limits", value, "Give a list of Limit(...).")
     return tuple(_as_limit(item) for item in value)
 
 
@@ -100,7 +110,7 @@ def _as_limit(item: Any) -> Limit:
     if isinstance(item, list | tuple) and 1 <= len(item) <= 3:
         return Limit(*item)
     way_out = "Write Limit(count, done, groups), or a table with these keys."
-    raise ConfigError(message("limits", "must hold limits", item, way_out))
+    raise ConfigError("limits", "must hold limits", item, way_out)
 
 
 Positive = Annotated[RealNumber, Field(gt=0)]
@@ -206,7 +216,7 @@ class PipelineConfig(BaseModel):
     redraw_on_requeue: Flag = _setting(False, "requeued work draws anew", 3)
     cancel_in_flight: Flag = _setting(False, "cancel running groups that are too old", 3)
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, **fields: Unpack[Settings]) -> None:
         if fields.get("batch_groups") is not None:
             # Batches are counted in one way: the other default steps back, a given value is refused below.
             fields.setdefault("batch_tokens", None)
@@ -214,14 +224,19 @@ class PipelineConfig(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise_config_error(error, type(self).model_fields)
-        from .rules import contradictions
-
         found = contradictions(self)
         if found:
-            raise ConfigError("\n".join(found))
+            raise ConfigError(*found)
 
     # The preset that the rules come from, and the fields and knobs given with it.
     _preset: tuple[str, dict[str, Any]] | None = PrivateAttr(default=None)
+    _rebuild: Callable[..., PipelineConfig] | None = PrivateAttr(default=None)
+
+    def remember_preset(
+        self, name: str, fields: Mapping[str, Any], rebuild: Callable[..., PipelineConfig]
+    ) -> None:
+        """Keep the preset that the rules came from, and the function that makes them again."""
+        self._preset, self._rebuild = (name, dict(fields)), rebuild
 
     @property
     def preset(self) -> tuple[str, dict[str, Any]] | None:
@@ -232,7 +247,7 @@ class PipelineConfig(BaseModel):
         # The settings alone: where they come from does not make two configurations different.
         return isinstance(other, PipelineConfig) and self.__dict__ == other.__dict__
 
-    def replace(self, **changes: Any) -> PipelineConfig:
+    def replace(self, **changes: Unpack[PresetSettings]) -> PipelineConfig:
         """Give a checked copy with some fields changed.
 
         A configuration built from a preset is built again, so that its rules follow the change.
@@ -242,14 +257,13 @@ class PipelineConfig(BaseModel):
         ConfigError
             As for a new configuration.
         """
-        if self._preset is not None:
-            from ..presets.registry import preset_config
-
+        if self._preset is not None and self._rebuild is not None:
             name, fields = self._preset
-            return preset_config(name, **{**fields, **changes})
+            return self._rebuild(name, **{**fields, **changes})
         if changes.get("batch_groups") is not None and "batch_tokens" not in self.model_fields_set:
             changes.setdefault("batch_tokens", None)
-        return type(self)(**({name: getattr(self, name) for name in self.model_fields_set} | changes))
+        kept: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**(kept | {**changes}))
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
         """Give the settings as plain data (for TOML or JSON): those that differ from the defaults, or all.
@@ -280,7 +294,7 @@ class PipelineConfig(BaseModel):
             As for a new configuration.
         """
         if not isinstance(plain, dict) or not all(isinstance(name, str) for name in plain):
-            raise ConfigError(message("config", "must map field names to values", plain, "Give a dict."))
+            raise ConfigError("config", "must map field names to values", plain, "Give a dict.")
         return cls(**plain)
 
     @property
@@ -310,5 +324,7 @@ def _higher_level_fields() -> list[str]:
 
 def field_level(name: str, field: Any = None) -> int:
     """Tell which level of the model a field belongs to (1, 2 or 3)."""
-    field = field or PipelineConfig.model_fields[name]
-    return int(field.json_schema_extra["level"])
+    return level_of(field or PipelineConfig.model_fields[name])
+
+
+show_fields(PipelineConfig)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import message
+from ...kernels.errors import Finding
+from .help_text import level_of
 
 if TYPE_CHECKING:
     from .config import PipelineConfig
@@ -29,8 +30,8 @@ def ticks(seconds: float) -> int:
     return MAXIMUM_TICKS if scaled >= MAXIMUM_TICKS else int(scaled)
 
 
-def contradictions(config: PipelineConfig) -> list[str]:
-    """List every contradiction between fields, as error texts; empty when there is none."""
+def contradictions(config: PipelineConfig) -> list[Finding]:
+    """List every contradiction between fields; empty when there is none."""
     return [
         *_time(config),
         *_level_1(config),
@@ -42,12 +43,12 @@ def contradictions(config: PipelineConfig) -> list[str]:
     ]
 
 
-def _time(config: PipelineConfig) -> list[str]:
+def _time(config: PipelineConfig) -> list[Finding]:
     found = []
     horizon = ticks(config.duration_seconds)
     if horizon < 1:
         found.append(
-            message(
+            Finding(
                 "duration_seconds",
                 "must be at least half a microsecond",
                 config.duration_seconds,
@@ -56,7 +57,7 @@ def _time(config: PipelineConfig) -> list[str]:
         )
     elif ticks(config.warmup_seconds) >= horizon:
         found.append(
-            message(
+            Finding(
                 "warmup_seconds",
                 f"must be below duration_seconds, which is {config.duration_seconds:g}",
                 config.warmup_seconds,
@@ -67,7 +68,7 @@ def _time(config: PipelineConfig) -> list[str]:
     slot_bits = max(1, (config.rollout_workers - 1).bit_length()) + 1
     if (horizon + 1) << slot_bits >= 2**63:
         found.append(
-            message(
+            Finding(
                 "duration_seconds",
                 f"must be below {2 ** (63 - slot_bits) / 1e6:.3g} with {config.rollout_workers} "
                 "rollout_workers",
@@ -78,16 +79,16 @@ def _time(config: PipelineConfig) -> list[str]:
     return found
 
 
-def _level_1(config: PipelineConfig) -> list[str]:
-    found: list[str] = []
+def _level_1(config: PipelineConfig) -> list[Finding]:
+    found: list[Finding] = []
     law = config.response_length
     if config.batch_tokens is None and config.batch_groups is None:
         found.append(
-            message("batch_tokens", "must be given unless batch_groups is", None, "Give one of the two.")
+            Finding("batch_tokens", "must be given unless batch_groups is", None, "Give one of the two.")
         )
     if law.maximum * config.rollout_workers * config.group_size >= 2**60:
         found.append(
-            message(
+            Finding(
                 "response_length",
                 "maximum times rollout_workers must stay below 2**60 tokens",
                 law.maximum,
@@ -99,13 +100,13 @@ def _level_1(config: PipelineConfig) -> list[str]:
     return found
 
 
-def _reserve(config: PipelineConfig) -> list[str]:
+def _reserve(config: PipelineConfig) -> list[Finding]:
     if config.max_queue_tokens is None:
-        return [message("admission", "'reserve' needs a queue cap", "reserve", "Set max_queue_tokens.")]
+        return [Finding("admission", "'reserve' needs a queue cap", "reserve", "Set max_queue_tokens.")]
     needed = config.response_length.maximum * config.group_size
     if config.mode == "bounded_async" and config.max_queue_tokens < needed:
         return [
-            message(
+            Finding(
                 "max_queue_tokens",
                 f"with admission 'reserve' must be at least {needed}, the longest response"
                 + (" times group_size" if config.group_size > 1 else ""),
@@ -116,16 +117,16 @@ def _reserve(config: PipelineConfig) -> list[str]:
     return []
 
 
-def _needs(config: PipelineConfig, name: str, what: str, setting: str) -> str:
+def _needs(config: PipelineConfig, name: str, what: str, setting: str) -> Finding:
     value: Any = getattr(config, name)
-    return message(name, f"has an effect with {what} only", value, f"Set {setting} or leave it out.")
+    return Finding(name, f"has an effect with {what} only", value, f"Set {setting} or leave it out.")
 
 
-def _level_2(config: PipelineConfig) -> list[str]:
+def _level_2(config: PipelineConfig) -> list[Finding]:
     found = []
     if config.decode_slowdown_per_rollout > 0 and ticks(config.duration_seconds) >= 2**39:
         found.append(
-            message(
+            Finding(
                 "duration_seconds",
                 "must be below 549755.813888 (2**39 ticks) with decode_slowdown_per_rollout",
                 config.duration_seconds,
@@ -134,7 +135,7 @@ def _level_2(config: PipelineConfig) -> list[str]:
         )
     if config.environment_seconds is not None and config.response_length.paired_seconds is not None:
         found.append(
-            message(
+            Finding(
                 "environment_seconds",
                 "must be none when response_length is a trace of (tokens, seconds) pairs",
                 config.environment_seconds,
@@ -147,7 +148,7 @@ def _level_2(config: PipelineConfig) -> list[str]:
                 found.append(_needs(config, name, "publication 'abort'", "publication='abort'"))
     if config.prompt_tokens >= 2**36:
         found.append(
-            message(
+            Finding(
                 "prompt_tokens",
                 "must be below 2**36, so that a batch's tokens fit into 64 bits",
                 config.prompt_tokens,
@@ -157,13 +158,13 @@ def _level_2(config: PipelineConfig) -> list[str]:
     return found
 
 
-def _batches(config: PipelineConfig) -> list[str]:
+def _batches(config: PipelineConfig) -> list[Finding]:
     """Rules of batches by count, and of what needs them."""
     found = []
     groups = config.batch_groups
     if groups is not None and config.batch_tokens is not None:
         found.append(
-            message(
+            Finding(
                 "batch_tokens",
                 "must be none when batch_groups is given",
                 config.batch_tokens,
@@ -176,7 +177,7 @@ def _batches(config: PipelineConfig) -> list[str]:
         if config.queue_order == "started":
             found.append(_needs(config, "queue_order", "batch_groups", "batch_groups"))
         found += [
-            message(
+            Finding(
                 f"limits.{index}.done",
                 "must be 'popped' when batches are counted in tokens",
                 limit.done,
@@ -187,7 +188,7 @@ def _batches(config: PipelineConfig) -> list[str]:
         ]
     elif config.updates_per_batch > groups:
         found.append(
-            message(
+            Finding(
                 "updates_per_batch",
                 f"must be at most batch_groups, which is {groups}",
                 config.updates_per_batch,
@@ -198,7 +199,7 @@ def _batches(config: PipelineConfig) -> list[str]:
         found.append(_needs(config, "one_batch_at_a_time", "admit 'batch'", "admit='batch'"))
     if config.prompt_sigma > 0 and config.group_size > 1 and config.response_length.group_starts is not None:
         found.append(
-            message(
+            Finding(
                 "prompt_sigma",
                 "must be 0 when response_length is a trace of groups, whose lengths are alike already",
                 config.prompt_sigma,
@@ -208,13 +209,13 @@ def _batches(config: PipelineConfig) -> list[str]:
     return found
 
 
-def _queue(config: PipelineConfig) -> list[str]:
+def _queue(config: PipelineConfig) -> list[Finding]:
     """Rules of a full queue."""
     found = []
     drops = config.queue_overflow == "drop_oldest"
     if drops != (config.max_queue_groups is not None):
         found.append(
-            message(
+            Finding(
                 "max_queue_groups",
                 "belongs to queue_overflow 'drop_oldest'",
                 config.max_queue_groups,
@@ -224,7 +225,7 @@ def _queue(config: PipelineConfig) -> list[str]:
     if config.admission == "reserve":
         if drops:
             found.append(
-                message(
+                Finding(
                     "admission",
                     "must be 'threshold' with queue_overflow 'drop_oldest': the cap then closes nothing",
                     "reserve",
@@ -234,7 +235,7 @@ def _queue(config: PipelineConfig) -> list[str]:
         reserved = config.response_length.maximum * config.group_size * (config.batch_groups or 1)
         if config.admit == "batch" and reserved >= 2**60:
             found.append(
-                message(
+                Finding(
                     "batch_groups",
                     "times group_size times the longest response must stay below 2**60 tokens",
                     config.batch_groups,
@@ -244,13 +245,13 @@ def _queue(config: PipelineConfig) -> list[str]:
     return found
 
 
-def _stale_work(config: PipelineConfig) -> list[str]:
+def _stale_work(config: PipelineConfig) -> list[Finding]:
     """Rules of what happens to work that is too old."""
     found = []
     requeues = config.stale_action == "requeue"
     if requeues and config.stale_check == "never" and not config.cancel_in_flight:
         found.append(
-            message(
+            Finding(
                 "stale_action",
                 "'requeue' has nothing to requeue with stale_check 'never' and without cancel_in_flight",
                 "requeue",
@@ -262,21 +263,18 @@ def _stale_work(config: PipelineConfig) -> list[str]:
     return found
 
 
-def _sequential(config: PipelineConfig) -> list[str]:
+def _sequential(config: PipelineConfig) -> list[Finding]:
     """`sequential` is a baseline: the engine's options of level 2 fit it, rules about overlap do not."""
     if config.mode != "sequential":
         return []
-    from .config import PipelineConfig
-
-    fields = PipelineConfig.model_fields
+    fields = type(config).model_fields
     return [
-        message(
+        Finding(
             name,
             "must be left out with mode 'sequential', a baseline without groups and limits",
             getattr(config, name),
             "Use mode 'bounded_async' with limits that make it synchronous.",
         )
         for name, field in fields.items()
-        if field.json_schema_extra["level"] == 3
-        and getattr(config, name) != field.get_default(call_default_factory=True)
+        if level_of(field) == 3 and getattr(config, name) != field.get_default(call_default_factory=True)
     ]

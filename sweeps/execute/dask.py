@@ -1,41 +1,39 @@
-"""Run units on a Dask cluster: workers write their own units into the shared folder, receipts come back.
+"""Run units on a Dask cluster, a bounded window of them at a time, whatever a unit's work is.
 
 A unit owns whole chunks and gives the same bytes wherever it is done, so a worker that dies loses nothing:
 Dask runs its unit again. Only a bounded window of units is in Dask's hands at a time, since its scheduler
-takes about a millisecond for each. The journal is written by the process that started the run, after the
-receipt.
+takes about a millisecond for each. Here is also the work of a sweep that is kept in memory; that of a stored
+one is the store's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, LagsweepError, StoreError, message
+from ...kernels.errors import ConfigError, LagsweepError
 from ..runs.many import Cancelled
+from ..runs.status import EXCLUDED
+from ..spec.carried import spec_from_text
+from ..spec.spec import SweepSpec
+from .plan import Part, plan_parts
 from .progress import Progress
 from .threads import default_threads, run_units
-from .work import Failure
-
-if TYPE_CHECKING:
-    import threading
-
-    import xarray
-
-    from ..spec.spec import SweepSpec
-    from ..store.store import SweepStore
-    from ..store.writing import StoredRun
+from .units import unit_name
+from .work import UnitArrays, UnitWork, empty_arrays, recording
 
 WINDOW_PER_WORKER = 4
 ALLOWED_FAILURES = 10  # every unit assigned to a dying worker is suspect, not only the running one
 _POLL_SECONDS = 0.5
 _WORKERS_SECONDS = 2.0  # how often the number of workers is looked at
+
+Submit = Callable[[Any], "tuple[Any, str, Any] | None"]
+Accept = Callable[[Any, Any], None]
 
 
 class UnitsLost(LagsweepError):
@@ -56,12 +54,7 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
         from distributed import Client, LocalCluster
     except ImportError:
         raise ConfigError(
-            message(
-                "--dask",
-                "needs the package distributed",
-                address,
-                "Install it: pip install 'lagsweep[dask]'.",
-            )
+            "--dask", "needs the package distributed", address, "Install it: pip install 'lagsweep[dask]'."
         ) from None
     # Numba reads the number of threads when it is imported: it must be in the environment before that.
     settings = {
@@ -78,72 +71,82 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
             client = Client(address, timeout="20s")
         except OSError as error:
             raise ConfigError(
-                message(
-                    "--dask", f"must be a scheduler that answers: {error}", address, "Check address and port."
-                )
+                "--dask", f"must be a scheduler that answers: {error}", address, "Check address and port."
             ) from None
         yield stack.enter_context(client)
 
 
-def run_on_cluster(run: StoredRun, todo: list[tuple[Any, tuple[int, ...], np.ndarray]]) -> None:
-    """Run units of a store on a cluster; each is journaled as its receipt comes.
+def run_on_cluster(
+    client: Any, submit: Submit, accept: Accept, progress: Progress, cancel: threading.Event
+) -> None:
+    """Run units on a cluster; what each gives is accepted as it comes, in the calling process.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    submit : callable
+        Given the client, hands it the next unit and gives (future, name of the unit, item); None at the end.
+    accept : callable
+        Given the item and what the future gave.
+    progress : Progress
+    cancel : threading.Event
 
     Raises
     ------
     UnitsLost
         If a unit killed its workers again and again.
-    StoreError
-        If the workers do not see the store's folder, or run another version.
     """
-    from ..store.stored_units import is_known
-    from ..store.writing import runs_of
-
-    store = run.store
-    cut = tuple(part.layout.chunks for part in store.parts)
-    waiting = iter(todo)
     lost: list[str] = []
+    for (name, item), result in windowed(client, submit, cancel):
+        if not isinstance(result, BaseException):
+            accept(item, result)
+        elif type(result).__name__ == "KilledWorker":
+            lost.append(name)
+            progress.failure(f"lost: unit {name} killed every worker that took it")
+        else:
+            raise result
+    if lost:
+        raise UnitsLost(
+            "dask", "units killed their workers; the others are done", lost, "Give the same command again."
+        )
+
+
+def fill_on_cluster(
+    spec: SweepSpec,
+    results: list[tuple[Part, UnitArrays]],
+    client: Any,
+    *,
+    progress: Progress,
+    cancel: threading.Event,
+) -> None:
+    """Run a sweep on a cluster and bring the values back into its parts' arrays.
+
+    Raises
+    ------
+    UnitsLost
+        If a unit killed its workers again and again.
+    """
+    waiting = iter([(part, arrays, unit) for part, arrays in results for unit in part.layout.units()])
+    plain = spec.to_json()
 
     def submit(client: Any) -> Any:
         item = next(waiting, None)
         if item is None:
             return None
-        part, unit, mask = item
-        arguments = (
-            str(store.folder.resolve()),
-            store.spec.fingerprint,
-            part.name,
-            unit,
-            np.packbits(mask),
-            mask.shape,
-            is_known(store, part, unit),
-            cut,
-        )
-        return client.submit(unit_on_worker, *arguments, pure=False), part, unit, mask
+        part, _, unit = item
+        future = client.submit(unit_in_memory, plain, part.name, unit, pure=False)
+        return future, f"{part.prefix}{unit_name(unit)}", item
 
-    for (part, unit, mask), result in _windowed(run.executor, submit, run.cancel):
-        name = f"{part.prefix}{'.'.join(map(str, unit))}"
-        if isinstance(result, BaseException):
-            if type(result).__name__ != "KilledWorker":
-                raise result
-            lost.append(name)
-            run.progress.failure(f"lost: unit {name} killed every worker that took it")
-            continue
-        runs = runs_of([(part, unit, mask)])
-        run.progress.advance(runs)
-        run.progress.block(name, runs, result["record"]["seconds"])
-        run.accept(part, unit, result["record"], result["failures"])
-    if lost:
-        raise UnitsLost(
-            message(
-                "dask",
-                "units killed their workers; the others are done",
-                lost,
-                "Give the same command again.",
-            )
-        )
+    def accept(item: Any, result: UnitArrays) -> None:
+        part, arrays, unit = item
+        start, stop = part.layout.box(unit)[-1]
+        _place(arrays, result, part.layout.cells(unit), np.arange(start, stop))
+        progress.advance(int((result.status != EXCLUDED).sum()))
+
+    run_on_cluster(client, submit, accept, progress, cancel)
 
 
-def _windowed(client: Any, submit: Any, cancel: threading.Event) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def windowed(client: Any, submit: Submit, cancel: threading.Event) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Keep a bounded window of futures at work; gives (item, result or exception) as they come."""
     from distributed import wait
 
@@ -156,8 +159,9 @@ def _windowed(client: Any, submit: Any, cancel: threading.Event) -> Iterator[tup
                 asked = time.monotonic()
             while more and len(under_way) < window:
                 submitted = submit(client)
-                more = submitted is not None
-                if more:
+                if submitted is None:
+                    more = False
+                else:
                     under_way[submitted[0]] = submitted[1:]
             if not under_way:
                 return
@@ -175,35 +179,8 @@ def _windowed(client: Any, submit: Any, cancel: threading.Event) -> Iterator[tup
             future.cancel()
 
 
-def unit_on_worker(
-    folder: str,
-    fingerprint: str,
-    part_name: str,
-    unit: tuple[int, ...],
-    packed: np.ndarray,
-    shape: tuple[int, int],
-    known: bool,
-    cut: tuple[tuple[int, ...], ...],
-) -> dict[str, Any]:
-    """Do one unit on a worker and write it; gives the journal's record and the failures.
-
-    Raises
-    ------
-    StoreError
-        If the folder is not there, holds another sweep, or was made by other versions.
-    """
-    from ..store.stored_units import make_work, write_work
-
-    store = _store_on_worker(folder, fingerprint, cut)
-    mask = np.unpackbits(packed, count=shape[0] * shape[1]).astype(bool).reshape(shape)
-    work = make_work(store, store.part(part_name), tuple(unit), mask, known=known)
-    _run_here(work)
-    return {"record": write_work(store, work, known=known), "failures": dict(work.arrays.failures)}
-
-
-def _run_here(work: Any) -> None:
-    import threading
-
+def run_here(work: UnitWork) -> None:
+    """Run a unit to its end in the calling thread."""
     if work.runs:
         run_units(
             [work],
@@ -215,75 +192,7 @@ def _run_here(work: Any) -> None:
         )
 
 
-@lru_cache(maxsize=4)
-def _store_on_worker(folder: str, fingerprint: str, cut: tuple[tuple[int, ...], ...]) -> SweepStore:
-    """Open a store once per worker; `cut` tells a folder that was made anew with other units."""
-    from ..store.run_record import versions
-    from ..store.store import SweepStore
-
-    store = SweepStore(Path(folder))
-    if store.spec.fingerprint != fingerprint or cut != tuple(part.layout.chunks for part in store.parts):
-        raise StoreError(
-            message(
-                "store", "must be the sweep that is run", folder, "Give the workers the same shared folder."
-            )
-        )
-    for name, now in versions().items():
-        if store.attributes.get(name) != now and name != "python_version":
-            raise StoreError(
-                message(
-                    name,
-                    f"must be {store.attributes.get(name)}, as where the store was made",
-                    now,
-                    "Align them.",
-                )
-            )
-    return store
-
-
-def run_in_memory(
-    spec: SweepSpec, client: Any, *, progress: Progress, cancel: threading.Event
-) -> xarray.Dataset:
-    """Run a sweep on a cluster and bring the values back; for sweeps that fit into memory.
-
-    Raises
-    ------
-    UnitsLost
-        If a unit killed its workers again and again.
-    """
-    from ..results.dataset import build_dataset
-    from ..store.masks import masks_of
-    from .plan import plan_parts, total_runs
-    from .sweep import new_arrays
-
-    parts = plan_parts(spec)
-    results = [(part, new_arrays(part)) for part in parts]
-    waiting = iter([(part, arrays, unit) for part, arrays in results for unit in part.layout.units()])
-    plain = spec.to_json()
-
-    def submit(client: Any) -> Any:
-        item = next(waiting, None)
-        if item is None:
-            return None
-        part, arrays, unit = item
-        return client.submit(unit_in_memory, plain, part.name, unit, pure=False), part, arrays, unit
-
-    progress.begin(total_runs(parts))
-    try:
-        for (part, arrays, unit), result in _windowed(client, submit, cancel):
-            if isinstance(result, BaseException):
-                raise result
-            cells = part.layout.cells(unit)
-            start, stop = part.layout.box(unit)[-1]
-            _place(arrays, result, cells, np.arange(start, stop))
-            progress.advance(int((result.status != 3).sum()))
-    finally:
-        progress.end()
-    masks = masks_of(results[0][1], parts[0].layout.shape) if spec.masks else None
-    return build_dataset(spec, results, masks)
-
-
-def _place(whole: Any, unit: Any, cells: np.ndarray, seeds: np.ndarray) -> None:
+def _place(whole: UnitArrays, unit: UnitArrays, cells: np.ndarray, seeds: np.ndarray) -> None:
     at = np.ix_(cells, seeds)
     for name, values in unit.metrics.items():
         whole.metrics[name][at] = values
@@ -300,29 +209,11 @@ def _place(whole: Any, unit: Any, cells: np.ndarray, seeds: np.ndarray) -> None:
 
 def unit_in_memory(plain: str, part_name: str, unit: tuple[int, ...]) -> Any:
     """Do one unit on a worker and give its arrays."""
-    import json
-
-    from ..spec.spec import spec_from_plain
-    from ..store.stored_units import recording
-    from .plan import plan_parts
-    from .work import UnitWork, empty_arrays
-
-    spec = spec_from_plain(json.loads(plain))
+    spec = spec_from_text(plain)
     part = next(part for part in plan_parts(spec) if part.name == part_name)
     start, stop = part.layout.box(unit)[-1]
     cells = len(part.layout.cells(unit))
     arrays = empty_arrays(part.metrics, cells, stop - start, lag_counts=part.keep_lag_counts)
     work = UnitWork(part, tuple(unit), arrays, np.ones((cells, stop - start), bool), recording(spec, part))
-    _run_here(work)
+    run_here(work)
     return work.arrays
-
-
-__all__ = [
-    "Failure",
-    "UnitsLost",
-    "connect",
-    "run_in_memory",
-    "run_on_cluster",
-    "unit_in_memory",
-    "unit_on_worker",
-]

@@ -15,14 +15,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ...kernels.pipeline.metrics import GENERAL_METRICS, LAG_BINS, METRICS, Metric
-from ..config.config import PipelineConfig, field_level
-from ..spec.axes import is_knob
+from ...kernels.pipeline.metrics import LAG_BINS, METRICS, Metric
+from ..config.config import PipelineConfig
 from ..spec.cells import configs_of, unchecked_config
 from ..spec.design import Design
 from ..spec.identity import cell_ids
 from ..spec.spec import SweepSpec
-from ..spec.stopping import parse_rule
+from ..spec.stopping import FIRST_LOOK, reported_metrics
 from .units import EVENT_SECONDS, Layout, choose_chunks, default_unit_runs
 
 CELLS = "cells"
@@ -92,11 +91,6 @@ class Part:
         return Part(**{**fields, "layout": layout})
 
 
-def reported_metrics(configs_above_level_1: bool) -> tuple[Metric, ...]:
-    """Give the metrics that a sweep reports: those of the general engine only where it is needed."""
-    return (*METRICS, *GENERAL_METRICS) if configs_above_level_1 else METRICS
-
-
 def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:
     """Make the parts of a sweep.
 
@@ -106,9 +100,8 @@ def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:
     unit_runs : int, optional
         Runs of a unit, about; chosen from the configuration when left out.
     """
-    above = not is_level_1(spec)
     wanted = unit_runs or wanted_unit_runs(spec)
-    parts = [_part(CELLS, spec, spec.base, spec.design, reported_metrics(above), wanted)]
+    parts = [_part(CELLS, spec, spec.base, spec.design, reported_metrics(spec), wanted)]
     baseline = baseline_design(spec)
     if spec.baseline and baseline is not None:
         parts.append(_part(BASELINE, spec, *baseline, METRICS, wanted))
@@ -127,7 +120,9 @@ def _part(
     seeds = len(spec.seeds)
     chunks = choose_chunks(design.shape, seeds, unit_runs)
     if spec.until is not None and not is_baseline:
-        chunks = parse_rule(spec.until).chunks(design.shape, seeds, unit_runs)
+        # Units end at the looks, so that a round runs whole units.
+        look = min(FIRST_LOOK, seeds)
+        chunks = (*choose_chunks(design.shape, 1, max(1, unit_runs // look))[:-1], look)
     return Part(
         name=name,
         base=base,
@@ -141,20 +136,13 @@ def _part(
     )
 
 
-def is_level_1(spec: SweepSpec) -> bool:
-    """Tell whether no cell uses an option of levels 2 and 3."""
-    return spec.base.is_level_1 and all(
-        not is_knob(field) and field_level(field) == 1 for field in spec.design.fields.values()
-    )
-
-
 def baseline_design(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
     """Give the sequential baseline of a sweep: its base and the cells along the axes that matter to it.
 
     None where it has no meaning: options of levels 2 and 3, or a sweep that is about the mode itself.
     """
     fields = spec.design.fields
-    if not is_level_1(spec) or "mode" in fields.values() or spec.base.mode == "sequential":
+    if not spec.is_level_1 or "mode" in fields.values() or spec.base.mode == "sequential":
         return None
     columns = {
         name: column for name, column in spec.design.columns.items() if fields[name] not in _NOT_OF_BASELINE

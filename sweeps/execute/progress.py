@@ -174,7 +174,7 @@ def progress_for_terminal(*, quiet: bool = False) -> Progress:
     return Bar() if sys.stderr.isatty() else Plain()
 
 
-def checked_progress(progress: Any) -> Progress:
+def checked_progress(progress: object) -> Progress:
     """Read the argument ``progress`` of a sweep: None, True, a function of (done, total), or an observer.
 
     Raises
@@ -182,7 +182,7 @@ def checked_progress(progress: Any) -> Progress:
     ConfigError
         If it is none of these.
     """
-    from ...kernels.errors import ConfigError, message
+    from ...kernels.errors import ConfigError
 
     if progress is None or progress is False:
         return Progress()
@@ -193,7 +193,7 @@ def checked_progress(progress: Any) -> Progress:
     if callable(progress):
         return Counting(progress)
     raise ConfigError(
-        message("progress", "must be a function of (done, total)", progress, "Give True, or a function.")
+        "progress", "must be a function of (done, total)", progress, "Give True, or a function."
     )
 
 

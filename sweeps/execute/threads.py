@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError, nearest
+from ..checks import WholeNumber, checked
 from ..config.config import PipelineConfig
 from ..runs.many import Cancelled
 from .progress import Progress
@@ -25,6 +26,7 @@ from .work import UnitWork, run_block
 
 BLOCK_SECONDS = 0.08
 SHARES_LEFT = 8  # a block is at most this fraction of a thread's share of what is left
+EXECUTORS = ("threads", "serial")
 _POLL_SECONDS = 0.2  # how often the main thread looks up, so that Ctrl-C is seen
 
 UnitDone = Callable[[UnitWork], None]
@@ -47,11 +49,29 @@ def checked_threads(threads: Any) -> int:
     """
     if threads is None:
         return default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024:
-        raise ConfigError(
-            message("threads", "must be a whole number from 1 to 1024", threads, "Leave it out.")
-        )
-    return int(threads)
+    rule = "must be a whole number from 1 to 1024"
+    return checked(WholeNumber, "threads", threads, low=1, high=1024, rule=rule, way_out="Leave it out.")
+
+
+def thread_count(executor: Any, threads: int | None) -> int | None:
+    """Read the executor: a number of threads, 0 for the calling thread, None for a Dask client.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these.
+    """
+    count = checked_threads(threads)
+    if executor == "threads":
+        return count
+    if executor == "serial":
+        return 0
+    if hasattr(executor, "scheduler_info") and hasattr(executor, "submit"):
+        return None
+    hint = nearest(executor, EXECUTORS) if isinstance(executor, str) else ""
+    raise ConfigError(
+        "executor", "must be 'threads', 'serial' or a Dask client", executor, hint or "Leave it out."
+    )
 
 
 class _Block:

@@ -11,15 +11,16 @@ import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS, Metric
 from ..config.config import PipelineConfig
-from ..runs.many import DONE, FAILED, BatchResult, Cancelled, Record, simulate_batch
+from ..runs.many import BatchResult, Cancelled, Record, empty_result, simulate_batch
+from ..runs.status import DONE, EXCLUDED, FAILED
 from ..spec.cells import describe_cell
-from .plan import Part
+from ..spec.spec import SweepSpec
+from .plan import CELLS, Part
 from .progress import Progress
 from .units import unit_name
 
-NOT_RUN, EXCLUDED = 0, 3
+Todo = list[tuple[Part, tuple[int, ...], np.ndarray]]  # units, and which of their runs
 NOT_RUN_INTEGER = -1  # what an integer metric holds where no run was done; `status` says so too
-STATUS_NAMES = ("not run", "done", "failed", "excluded")
 
 
 @dataclass
@@ -150,8 +151,6 @@ def run_block(
 
 
 def _failed(configs: Sequence[PipelineConfig], error: Exception) -> BatchResult:
-    from ..runs.many import empty_result
-
     result = empty_result(1, 1)
     result.status[0, 0] = FAILED
     lines = str(error).splitlines()
@@ -164,8 +163,6 @@ def _failed(configs: Sequence[PipelineConfig], error: Exception) -> BatchResult:
 def _one_by_one(
     configs: Sequence[PipelineConfig], seeds: np.ndarray, record: Record, cancel: threading.Event | None
 ) -> BatchResult:
-    from ..runs.many import empty_result
-
     whole = empty_result(len(configs), len(seeds))
     tables: dict[str, list[dict[str, np.ndarray]]] = {}
     for i, config in enumerate(configs):
@@ -202,3 +199,31 @@ def tell_failures(
     for (cell, seed), failure in sorted(failures.items()):
         where = describe_cell(part.design, int(cells[cell]))
         progress.failure(f"failed: {where} seed={int(part.seeds[first_seed + seed])}: {failure.reason}")
+
+
+def recording(spec: SweepSpec, part: Part) -> Record:
+    """Tell what the runs of a part record beside their metrics."""
+    tables = spec.tables if part.name == CELLS else ()
+    return Record(
+        batches="batches" in tables,
+        timeline="timeline" in tables,
+        rollouts="rollouts" in tables or (spec.masks and part.name == CELLS),
+    )
+
+
+def runs_of(todo: Todo) -> int:
+    """Count the runs of units to do, excluded cells apart."""
+    return sum(
+        int((mask & ~part.excluded.reshape(-1)[part.layout.cells(unit)][:, None]).sum())
+        for part, unit, mask in todo
+    )
+
+
+def one_unit(part: Part) -> Part:
+    """Give a part cut into a single unit: in memory there is nothing to write, and blocks are cut anyway."""
+    return part.with_chunks([max(1, size) for size in part.layout.shape])
+
+
+def new_arrays(part: Part) -> UnitArrays:
+    """Make the arrays of a whole part."""
+    return empty_arrays(part.metrics, part.design.size, len(part.seeds), lag_counts=part.keep_lag_counts)

@@ -1,6 +1,6 @@
 """The lab, end to end: ten sections on memory, queues, staleness and recovery of asynchronous training.
 
-:func:`run_lab` gives the sections, :func:`.lab.files.write_lab` writes them, and the command
+:func:`run_lab` gives the sections, :func:`.pages.lab.write_lab` writes them, and the command
 ``lagsweep lab`` shows them. The tenth section measures a real model and is not part of this package yet.
 """
 
@@ -10,8 +10,7 @@ import platform
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from ... import __version__
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from .model import PROFILES, Column, Profile, Section, Table
 
 REAL_MODEL = "real-model"
@@ -45,10 +44,10 @@ def lab_profile(name: str) -> Profile:
     120.0
     """
     if name == REAL_MODEL:
-        raise ConfigError(message("profile", "must be smoke or full for now", name, REAL_MODEL_TEXT))
+        raise ConfigError("profile", "must be smoke or full for now", name, REAL_MODEL_TEXT)
     if name not in PROFILES:
         way_out = nearest(str(name), [*PROFILES, REAL_MODEL]) or "Choose smoke or full."
-        raise ConfigError(message("profile", f"must be one of {', '.join(PROFILES)}", name, way_out))
+        raise ConfigError("profile", f"must be one of {', '.join(PROFILES)}", name, way_out)
     return PROFILES[name]
 
 
@@ -93,7 +92,7 @@ def profile_section(profile: Profile) -> Section:
             "setting": "seeds",
             "value": f"{profile.first_seed} to {profile.first_seed + profile.seeds - 1}",
         },
-        {"setting": "lagsweep", "value": __version__},
+        {"setting": "lagsweep", "value": version("lagsweep")},
         {"setting": "Python", "value": platform.python_version()},
         *({"setting": name, "value": version(name.lower())} for name in ("NumPy", "Numba", "SciPy")),
     ]

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels._arguments import real_numbers, whole_numbers
+from ...kernels._arguments import is_number, real_numbers, whole_numbers
 from ...kernels.draws.length_table import LARGEST_TABLE
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 
 WHOLE_RULE = "must be a whole number of at least 1"
 SECONDS_RULE = "must be a finite number of at least 0"
@@ -23,7 +23,7 @@ def one_real(name: str, value: Any, **bounds: Any) -> float:
     """Check one real number and give it as float."""
     number = real_numbers(name, value, **bounds)
     if number.ndim:
-        raise ConfigError(message(name, "must be one number", value, "Give a single number."))
+        raise ConfigError(name, "must be one number", value, "Give a single number.")
     return float(number)
 
 
@@ -31,7 +31,7 @@ def one_whole(name: str, value: Any, minimum: int = 1, maximum: int = LARGEST_TA
     """Check one whole number and give it as int."""
     number = whole_numbers(name, value, minimum=minimum, maximum=maximum)
     if number.ndim:
-        raise ConfigError(message(name, "must be one number", value, "Give a single number."))
+        raise ConfigError(name, "must be one number", value, "Give a single number.")
     return int(number)
 
 
@@ -40,7 +40,7 @@ def token_range(minimum: Any, maximum: Any) -> tuple[int, int]:
     low = one_whole("minimum", minimum)
     high = one_whole("maximum", maximum)
     if high < low:
-        raise ConfigError(message("maximum", f"must be at least the minimum, {low}", high, "Swap the two."))
+        raise ConfigError("maximum", f"must be at least the minimum, {low}", high, "Swap the two.")
     return low, high
 
 
@@ -64,16 +64,15 @@ def raw_numbers(values: Any, place: Callable[[int], str], field: str, rule: str,
             return array.astype(np.float64)
         values = array.tolist() if array.ndim else None
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise ConfigError(message(field, "must be a row of numbers", values, "Give a list or an array."))
+        raise ConfigError(field, "must be a row of numbers", values, "Give a list or an array.")
     for i, value in enumerate(values):
-        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not number:
-            raise ConfigError(message(place(i), rule, value, way_out))
+        if not is_number(value):
+            raise ConfigError(place(i), rule, value, way_out)
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError:  # a Python integer beyond the largest float
         i = next(i for i, value in enumerate(values) if abs(value) > 2**1000)
-        raise ConfigError(message(place(i), rule, values[i], way_out)) from None
+        raise ConfigError(place(i), rule, values[i], way_out) from None
 
 
 def _refuse_first(bad: np.ndarray, numbers: np.ndarray, place: Callable[[int], str], *texts: str) -> None:
@@ -82,7 +81,7 @@ def _refuse_first(bad: np.ndarray, numbers: np.ndarray, place: Callable[[int], s
         i = int(np.flatnonzero(bad)[0])
         value = float(numbers[i])
         shown = int(value) if value.is_integer() else value
-        raise ConfigError(message(place(i), texts[0], shown, texts[1]))
+        raise ConfigError(place(i), texts[0], shown, texts[1])
 
 
 def whole_lengths(numbers: np.ndarray, place: Callable[[int], str], way_out: str) -> np.ndarray:
@@ -105,9 +104,7 @@ def lengths_from(field: str, values: Any) -> np.ndarray:
     way_out = "Positions count from 0."
     numbers = raw_numbers(values, lambda i: f"{field}, position {i}", field, WHOLE_RULE, way_out)
     if numbers.size == 0:
-        raise ConfigError(
-            message(field, "must have at least one value", 0, "Give the lengths that were seen.")
-        )
+        raise ConfigError(field, "must have at least one value", 0, "Give the lengths that were seen.")
     return whole_lengths(numbers, lambda i: f"{field}, position {i}", way_out)
 
 
@@ -116,7 +113,5 @@ def seconds_from(field: str, values: Any) -> np.ndarray:
     way_out = "Positions count from 0."
     numbers = raw_numbers(values, lambda i: f"{field}, position {i}", field, SECONDS_RULE, way_out)
     if numbers.size == 0:
-        raise ConfigError(
-            message(field, "must have at least one value", 0, "Give the seconds that were seen.")
-        )
+        raise ConfigError(field, "must have at least one value", 0, "Give the seconds that were seen.")
     return valid_seconds(numbers, lambda i: f"{field}, position {i}", way_out)

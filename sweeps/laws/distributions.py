@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from .checks import one_real
 
 
@@ -50,24 +50,24 @@ def scipy_distribution(name: Any, parameters: dict[str, Any]) -> tuple[Any, dict
     known = [key for key, value in vars(stats).items() if isinstance(value, stats.rv_continuous)]
     if name not in known:
         way_out = nearest(str(name), known) or "See scipy.stats for the continuous distributions."
-        raise ConfigError(message("name", "must be a continuous distribution of scipy.stats", name, way_out))
+        raise ConfigError("name", "must be a continuous distribution of scipy.stats", name, way_out)
     distribution = getattr(stats, name)
     shapes = [part.strip() for part in (distribution.shapes or "").split(",") if part.strip()]
     allowed = [*shapes, "loc", "scale"]
     for key in parameters:
         if key not in allowed:
             way_out = nearest(key, allowed) or f"Parameters: {', '.join(allowed)}."
-            raise ConfigError(message(key, f"must be a parameter of {name}", parameters[key], way_out))
+            raise ConfigError(key, f"must be a parameter of {name}", parameters[key], way_out)
     for key in shapes:
         if key not in parameters:
             raise ConfigError(
-                message(key, f"must be given for {name}", parameters, f"Parameters: {', '.join(allowed)}.")
+                key, f"must be given for {name}", parameters, f"Parameters: {', '.join(allowed)}."
             )
     numbers = {key: one_real(key, value) for key, value in parameters.items()}
     frozen = distribution(**numbers)
     if math.isnan(float(frozen.ppf(0.5))):
         raise ConfigError(
-            message("parameters", f"must be in the domain of {name}", numbers, "See its page in scipy.stats.")
+            "parameters", f"must be in the domain of {name}", numbers, "See its page in scipy.stats."
         )
     return frozen, numbers
 

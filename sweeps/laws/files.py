@@ -8,13 +8,14 @@ CSV's header and blank JSON lines are not rows.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from .checks import (
     SECONDS_RULE,
     WHOLE_RULE,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _WAY_OUT = "Rows count from 1, without a header."
+
+AnyPath = str | os.PathLike[str]
 
 
 class Columns:
@@ -46,29 +49,22 @@ class Columns:
         If the file cannot be read, has no such column or no row.
     """
 
-    def __init__(self, path: Any, names: Sequence[str]) -> None:
+    def __init__(self, path: AnyPath, names: Sequence[str]) -> None:
         self.path = Path(path)
         for name in names:
             if not isinstance(name, str):
-                raise ConfigError(message("column", "must be a column's name", name, "Give it as text."))
+                raise ConfigError("column", "must be a column's name", name, "Give it as text.")
         kind = _FORMATS.get(self.path.suffix.lower())
         if kind is None:
             raise ConfigError(
-                message(
-                    "path",
-                    f"must end in {', '.join(_FORMATS)}",
-                    str(path),
-                    "Convert the file to one of them.",
-                )
+                "path", f"must end in {', '.join(_FORMATS)}", str(path), "Convert the file to one of them."
             )
         if not self.path.is_file():
             raise ConfigError(
-                message(
-                    "path",
-                    "must name a file that exists",
-                    str(path),
-                    "Relative paths start at the current folder.",
-                )
+                "path",
+                "must name a file that exists",
+                str(path),
+                "Relative paths start at the current folder.",
             )
         read = {"csv": self._read_csv, "jsonl": self._read_json_lines, "parquet": self._read_parquet}[kind]
         self._is_text = kind == "csv"
@@ -76,12 +72,10 @@ class Columns:
         for name, values in self._values.items():
             if len(values) == 0:
                 raise ConfigError(
-                    message(
-                        f"{self.path.name}, column {name!r}",
-                        "must have at least one row",
-                        0,
-                        "Name a file with rows.",
-                    )
+                    f"{self.path.name}, column {name!r}",
+                    "must have at least one row",
+                    0,
+                    "Name a file with rows.",
                 )
 
     def lengths(self, name: str) -> np.ndarray:
@@ -98,7 +92,7 @@ class Columns:
         values = values if isinstance(values, list) else values.to_list()
         for i, value in enumerate(values):
             if value is None or value == "":
-                raise ConfigError(message(self._place(name)(i), "must have a group id", value, _WAY_OUT))
+                raise ConfigError(self._place(name)(i), "must have a group id", value, _WAY_OUT)
         return values
 
     def _place(self, name: str) -> Any:
@@ -114,13 +108,11 @@ class Columns:
         for name in names:
             if name not in present:
                 way_out = nearest(name, present) or f"It has {', '.join(map(repr, present)) or 'none'}."
-                raise ConfigError(message("column", f"must be a column of {self.path.name}", name, way_out))
+                raise ConfigError("column", f"must be a column of {self.path.name}", name, way_out)
 
     def _unreadable(self, error: Exception) -> ConfigError:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return ConfigError(
-            message("path", "must be a well-formed file", str(self.path), f"Reader: {reason}.")
-        )
+        return ConfigError("path", "must be a well-formed file", str(self.path), f"Reader: {reason}.")
 
     def _read_csv(self, names: list[str]) -> dict[str, Any]:
         import polars as pl
@@ -157,27 +149,20 @@ class Columns:
                 record = json.loads(line)
             except ValueError as error:
                 raise ConfigError(
-                    message(
-                        f"{self.path.name}, line {number}",
-                        "must be a JSON object",
-                        line[:40],
-                        f"Reader: {error}.",
-                    )
+                    f"{self.path.name}, line {number}",
+                    "must be a JSON object",
+                    line[:40],
+                    f"Reader: {error}.",
                 ) from None
             if not isinstance(record, dict):
                 raise ConfigError(
-                    message(
-                        f"{self.path.name}, line {number}",
-                        "must be a JSON object",
-                        record,
-                        "One object a line.",
-                    )
+                    f"{self.path.name}, line {number}", "must be a JSON object", record, "One object a line."
                 )
             if row == 1:
                 self._require(names, list(record))
             for name in names:
                 if name not in record:
-                    raise ConfigError(message(self._place(name)(row - 1), "must be there", None, _WAY_OUT))
+                    raise ConfigError(self._place(name)(row - 1), "must be there", None, _WAY_OUT)
                 values[name].append(record[name])
         return values
 

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ...kernels._arguments import Integers
 from ...kernels.draws.length_table import (
     check_table,
     guide_table,
@@ -32,11 +34,11 @@ from ...kernels.draws.length_table import (
     table_from_cdf_values,
     table_from_counts,
 )
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from .base import FrozenLaw
 from .checks import lengths_from, one_real, one_whole, seconds_from, token_range
 from .distributions import normal_distribution, scipy_distribution
-from .files import Columns
+from .files import AnyPath, Columns
 from .mapping import checked_parts, law_data, law_from_mapping, law_text, parts_from_data
 from .rows import TraceRows
 from .seconds import SecondsLaw
@@ -182,7 +184,7 @@ class LengthLaw(FrozenLaw):
         distribution, numbers = scipy_distribution(name, parameters)
         if maximum is None:
             raise ConfigError(
-                message("maximum", "must be given", None, "Give the longest response, as an engine's limit.")
+                "maximum", "must be given", None, "Give the longest response, as an engine's limit."
             )
         low, high = token_range(minimum, maximum)
         values = distribution.cdf(np.arange(low, high + 1) + 0.5)
@@ -202,13 +204,13 @@ class LengthLaw(FrozenLaw):
         times = lengths_from("counts", counts)
         if lengths.shape != times.shape:
             raise ConfigError(
-                message("counts", f"must have {lengths.size} values, as tokens", times.size, "Give pairs.")
+                "counts", f"must have {lengths.size} values, as tokens", times.size, "Give pairs."
             )
         values, first = np.unique(lengths, return_index=True)
         if values.size != lengths.size:
             twice = int(np.setdiff1d(np.arange(lengths.size), first)[0])
             raise ConfigError(
-                message("tokens", "must name no length twice", int(lengths[twice]), "Add up its counts.")
+                "tokens", "must name no length twice", int(lengths[twice]), "Add up its counts."
             )
         return cls._counted(values, times[first], name=f"empirical({int(times.sum())} lengths)")
 
@@ -227,7 +229,7 @@ class LengthLaw(FrozenLaw):
         return cls(minimum=low, cdf=table, name=name, spec=spec, cut_at_maximum=bool(cut_at_maximum))
 
     @classmethod
-    def from_file(cls, path: Any, column: str) -> LengthLaw:
+    def from_file(cls, path: AnyPath, column: str) -> LengthLaw:
         """Take the lengths in a column of a CSV, JSON-lines or parquet file: the exact counts."""
         columns = Columns(path, [column])
         tokens, counts = np.unique(columns.lengths(column), return_counts=True)
@@ -283,7 +285,7 @@ class LengthLaw(FrozenLaw):
         return cls._from_rows(TraceRows.of_pairs(lengths, durations), name=f"paired({lengths.size} rows)")
 
     @classmethod
-    def paired_from_file(cls, path: Any, tokens_column: str, seconds_column: str) -> LengthLaw:
+    def paired_from_file(cls, path: AnyPath, tokens_column: str, seconds_column: str) -> LengthLaw:
         """Read pairs of tokens and seconds from two columns of a CSV, JSON-lines or parquet file."""
         columns = Columns(path, [tokens_column, seconds_column])
         rows = TraceRows.of_pairs(columns.lengths(tokens_column), columns.seconds(seconds_column))
@@ -303,7 +305,7 @@ class LengthLaw(FrozenLaw):
         return cls._from_rows(rows, name=f"grouped({lengths.size} rows)")
 
     @classmethod
-    def grouped_from_file(cls, path: Any, column: str, group_column: str) -> LengthLaw:
+    def grouped_from_file(cls, path: AnyPath, column: str, group_column: str) -> LengthLaw:
         """Read lengths and their group ids from two columns of a CSV, JSON-lines or parquet file."""
         columns = Columns(path, [column, group_column])
         rows = TraceRows.of_groups(columns.lengths(column), columns.groups(group_column))
@@ -374,11 +376,11 @@ class LengthLaw(FrozenLaw):
         """Say how alike the lengths of one prompt are: a grouped law's intraclass correlation, ICC(1)."""
         if self.rows is None:
             raise ConfigError(
-                message("law", "must have groups", self.name, "Build it with LengthLaw.grouped_from_file.")
+                "law", "must have groups", self.name, "Build it with LengthLaw.grouped_from_file."
             )
         return self.rows.within_group_correlation()
 
-    def quantile(self, q: Any) -> Any:
+    def quantile(self, q: ArrayLike) -> Integers:
         """Give the smallest length k with a probability of at least q for k tokens or fewer.
 
         Parameters
@@ -429,7 +431,7 @@ class LengthLaw(FrozenLaw):
         return law_data(self.spec, self.embedded, self.content_digest, embed)
 
     @classmethod
-    def from_dict(cls, mapping: Any, folder: Any = None) -> LengthLaw:
+    def from_dict(cls, mapping: Mapping[str, Any], folder: AnyPath | None = None) -> LengthLaw:
         """Build a law from plain data: ``law`` names the constructor, the other keys are its arguments.
 
         Parameters
@@ -469,7 +471,7 @@ class LengthLaw(FrozenLaw):
         return law_text("LengthLaw", self.spec)
 
 
-def _text(path: Any) -> str:
+def _text(path: AnyPath) -> str:
     return Path(path).as_posix()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from .checks import one_real
 
 
@@ -41,19 +41,17 @@ def law_from_mapping(
         If the law or a key is unknown, a key is missing, or the digest differs.
     """
     if not isinstance(mapping, Mapping):
-        raise ConfigError(
-            message(field, "must be a table of settings", mapping, 'Give {"law": "fixed", "n": 300}.')
-        )
+        raise ConfigError(field, "must be a table of settings", mapping, 'Give {"law": "fixed", "n": 300}.')
     arguments = {str(key): value for key, value in mapping.items()}
     kind = arguments.pop("law", None)
     digest = arguments.pop("digest", None)
     if kind is None:
         raise ConfigError(
-            message(f"{field}.law", "must name a law", dict(mapping), f"Laws: {', '.join(constructors)}.")
+            f"{field}.law", "must name a law", dict(mapping), f"Laws: {', '.join(constructors)}."
         )
     if not isinstance(kind, str) or kind not in constructors:
         way_out = nearest(str(kind), constructors) or f"Laws: {', '.join(constructors)}."
-        raise ConfigError(message(f"{field}.law", "must be a known law", kind, way_out))
+        raise ConfigError(f"{field}.law", "must be a known law", kind, way_out)
     _check_arguments(kind, constructors[kind], arguments, field)
     if folder is not None and isinstance(arguments.get("path"), str):
         arguments["path"] = (Path(folder) / arguments["path"]).as_posix()
@@ -61,16 +59,14 @@ def law_from_mapping(
         law = constructors[kind](**arguments)
     except ConfigError as error:
         # A setting is named with its place; a row of a file already is.
-        prefix = f"{field}." if str(error).partition(":")[0] in arguments else ""
-        raise ConfigError(f"{prefix}{error}") from None
+        inside = any(finding.field in arguments for finding in error.findings)
+        raise (error.within(f"{field}.") if inside else error) from None
     if digest is not None and digest != law.content_digest:
         raise ConfigError(
-            message(
-                f"{field}.digest",
-                f"must be {law.content_digest}, the law's own",
-                digest,
-                "The file or table has changed; remove the digest to accept it.",
-            )
+            f"{field}.digest",
+            f"must be {law.content_digest}, the law's own",
+            digest,
+            "The file or table has changed; remove the digest to accept it.",
         )
     return law
 
@@ -85,18 +81,14 @@ def _check_arguments(
     for name in arguments:
         if name not in known and not open_ended:
             way_out = nearest(name, known) or f"Settings: {', '.join(known) or 'none'}."
-            raise ConfigError(
-                message(f"{field}.{name}", f"must be a setting of {kind}", arguments[name], way_out)
-            )
+            raise ConfigError(f"{field}.{name}", f"must be a setting of {kind}", arguments[name], way_out)
     for p in parameters:
         if p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in arguments:
             raise ConfigError(
-                message(
-                    f"{field}.{p.name}",
-                    f"must be given for {kind}",
-                    dict(arguments),
-                    f"Settings: {', '.join(known)}.",
-                )
+                f"{field}.{p.name}",
+                f"must be given for {kind}",
+                dict(arguments),
+                f"Settings: {', '.join(known)}.",
             )
 
 
@@ -135,18 +127,16 @@ def checked_parts(law_class: Any, parts: Any) -> tuple[tuple[float, Any], ...]:
     """
     way_out = "Give pairs, as [(0.7, LengthLaw.fixed(100)), (0.3, LengthLaw.fixed(200))]."
     if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Sequence) or len(parts) == 0:
-        raise ConfigError(message("parts", "must be a list of pairs of weight and law", parts, way_out))
+        raise ConfigError("parts", "must be a list of pairs of weight and law", parts, way_out)
     checked = []
     for i, part in enumerate(parts):
         place = f"parts, position {i}"
         if not isinstance(part, Sequence) or len(part) != 2 or not isinstance(part[1], law_class):
-            raise ConfigError(message(place, "must be a pair of weight and law", part, way_out))
+            raise ConfigError(place, "must be a pair of weight and law", part, way_out)
         weight, law = one_real(f"{place}, weight", part[0], above=0), part[1]
         if law.rows is not None:
             lengths_alone = "Take its lengths alone: LengthLaw.empirical(law.rows.tokens)."
-            raise ConfigError(
-                message(place, "must be a law without pairs or groups", law.name, lengths_alone)
-            )
+            raise ConfigError(place, "must be a law without pairs or groups", law.name, lengths_alone)
         checked.append((weight, law))
     return tuple(checked)
 
@@ -155,15 +145,11 @@ def parts_from_data(law_class: Any, parts: Any, folder: Any) -> list[tuple[Any, 
     """Turn the parts of a mixture as data, laws with a weight each, into pairs of weight and law."""
     field = "response_length.parts"
     if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):
-        raise ConfigError(
-            message(field, "must be a list of laws with weights", parts, "Give a list of tables.")
-        )
+        raise ConfigError(field, "must be a list of laws with weights", parts, "Give a list of tables.")
     pairs = []
     for part in parts:
         if not isinstance(part, Mapping) or "weight" not in part:
-            raise ConfigError(
-                message(field, "must each have a weight", part, "Add weight = 0.5, for example.")
-            )
+            raise ConfigError(field, "must each have a weight", part, "Add weight = 0.5, for example.")
         law = {key: value for key, value in part.items() if key != "weight"}
         pairs.append((part["weight"], law_class.from_dict(law, folder)))
     return pairs

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class TraceRows:
         """Sort pairs by tokens, then seconds, so that the order in the trace does not matter."""
         if tokens.shape != seconds.shape:
             raise ConfigError(
-                message("seconds", f"must have {tokens.size} values, as tokens", seconds.size, "Give pairs.")
+                "seconds", f"must have {tokens.size} values, as tokens", seconds.size, "Give pairs."
             )
         order = np.lexsort((seconds, tokens))
         return cls(tokens[order], seconds[order])
@@ -65,9 +65,7 @@ class TraceRows:
         """Put the rows of a group together; groups come in the order of their first rows."""
         if len(ids) != tokens.size:
             raise ConfigError(
-                message(
-                    "groups", f"must have {tokens.size} values, as tokens", len(ids), "Give one id a row."
-                )
+                "groups", f"must have {tokens.size} values, as tokens", len(ids), "Give one id a row."
             )
         number: dict[Any, int] = {}
         group = np.array([number.setdefault(key, len(number)) for key in ids], dtype=np.int64)
@@ -115,15 +113,13 @@ class TraceRows:
         """
         if self.group_starts is None or self.group_of_row is None:
             raise ConfigError(
-                message("groups", "must be there", None, "Build the law with LengthLaw.grouped_from_file.")
+                "groups", "must be there", None, "Build the law with LengthLaw.grouped_from_file."
             )
         sizes = np.diff(self.group_starts).astype(np.float64)
         groups, n = sizes.size, float(self.tokens.size)
         if groups < 2 or n == groups:
             raise ConfigError(
-                message(
-                    "groups", "must be two or more, one with two rows", groups, "Group by another column."
-                )
+                "groups", "must be two or more, one with two rows", groups, "Group by another column."
             )
         tokens = self.tokens.astype(np.float64)
         means = np.add.reduceat(tokens, self.group_starts[:-1]) / sizes

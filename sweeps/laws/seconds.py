@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ...kernels._arguments import Floats
 from ...kernels.draws.length_table import guide_table
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from .base import FrozenLaw
 from .checks import one_real, seconds_from, valid_seconds
 from .distributions import midpoints, normal_quantile, scipy_distribution
-from .files import Columns
+from .files import AnyPath, Columns
 from .mapping import law_data, law_from_mapping, law_text
 
 QUANTILES = 4096
@@ -97,9 +99,7 @@ class SecondsLaw(FrozenLaw):
         """Uniform law between two durations."""
         low, high = one_real("minimum", minimum, minimum=0), one_real("maximum", maximum)
         if high < low:
-            raise ConfigError(
-                message("maximum", f"must be at least the minimum, {low:g}", high, "Swap the two.")
-            )
+            raise ConfigError("maximum", f"must be at least the minimum, {low:g}", high, "Swap the two.")
         values = low + (high - low) * midpoints(QUANTILES)
         return cls._of(
             values, f"uniform({low:g}, {high:g})", {"law": "uniform", "minimum": low, "maximum": high}
@@ -146,7 +146,7 @@ class SecondsLaw(FrozenLaw):
         )
 
     @classmethod
-    def from_file(cls, path: Any, column: str) -> SecondsLaw:
+    def from_file(cls, path: AnyPath, column: str) -> SecondsLaw:
         """Take the durations in a column of a CSV, JSON-lines or parquet file."""
         columns = Columns(path, [column])
         values = np.sort(columns.seconds(column))
@@ -166,7 +166,7 @@ class SecondsLaw(FrozenLaw):
         cdf = np.cumsum(counts) / int(counts.sum())
         return cls(values_seconds=distinct, cdf=cdf, name=name, spec=spec, **more)
 
-    def quantile_seconds(self, uniforms: Any) -> Any:
+    def quantile_seconds(self, uniforms: ArrayLike) -> Floats:
         """Give the values for uniforms in [0, 1): ``values_seconds[searchsorted(cdf, u, side="right")]``.
 
         Examples
@@ -184,7 +184,7 @@ class SecondsLaw(FrozenLaw):
         return law_data(self.spec, self.embedded, self.digest, embed)
 
     @classmethod
-    def from_dict(cls, mapping: Any, folder: Any = None) -> SecondsLaw:
+    def from_dict(cls, mapping: Mapping[str, Any], folder: AnyPath | None = None) -> SecondsLaw:
         """Build a law from plain data: ``law`` names the constructor, the other keys are its arguments.
 
         Examples

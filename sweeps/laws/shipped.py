@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 
 _FOLDER = files("lagsweep.sweeps.laws") / "shipped_laws"
 
@@ -43,7 +43,7 @@ def shipped_data(name: str) -> tuple[str, np.ndarray, list[str]]:
     index = shipped_index()
     if name not in index:
         way_out = nearest(str(name), index) or f"Shipped laws: {', '.join(index)}."
-        raise ConfigError(message("name", "must be a shipped law", name, way_out))
+        raise ConfigError("name", "must be a shipped law", name, way_out)
     lines = (_FOLDER / f"{name}.csv").read_text(encoding="ascii").splitlines()[1:]
     cells = [line.split(",") for line in lines]
     return index[name]["kind"], np.array([int(row[0]) for row in cells]), [row[1] for row in cells]

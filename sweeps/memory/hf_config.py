@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ...kernels.memory.shapes import ExpertShape, LatentShape, ModelShape
 
 # Default of use_sliding_window-like switches: these architectures apply their window to every layer.
@@ -40,14 +40,14 @@ def _need(config: Mapping[str, Any], *names: str, default: Any = _MISSING) -> An
             return config[name]
     if default is _MISSING:
         way_out = "Give the model's own config.json."
-        raise ConfigError(message(f"config.json: {names[0]}", "is required", None, way_out))
+        raise ConfigError(f"config.json: {names[0]}", "is required", None, way_out)
     return default
 
 
 def _refuse(config: Mapping[str, Any], name: str, allowed: tuple[Any, ...], why: str) -> None:
     value = config.get(name)
     if value is not None and value not in allowed:
-        raise ConfigError(message(f"config.json: {name}", f"must be {allowed[0]!r}", value, why))
+        raise ConfigError(f"config.json: {name}", f"must be {allowed[0]!r}", value, why)
 
 
 def _sliding(config: Mapping[str, Any], model_type: str, layers: int) -> dict[str, Any]:
@@ -58,9 +58,7 @@ def _sliding(config: Mapping[str, Any], model_type: str, layers: int) -> dict[st
         unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
         if unknown or len(types) != layers:
             rule = "must name full_attention or sliding_attention for each layer"
-            raise ConfigError(
-                message("config.json: layer_types", rule, unknown or len(types), "See its length.")
-            )
+            raise ConfigError("config.json: layer_types", rule, unknown or len(types), "See its length.")
         sliding = sum(kind == "sliding_attention" for kind in types)
     elif model_type in _WINDOW_ON_ALL_LAYERS:
         sliding = layers if window else 0
@@ -122,9 +120,7 @@ def _qwen3_moe(config: Mapping[str, Any], model_type: str, name: str) -> ModelSh
     plain = _need(config, "mlp_only_layers", default=[])
     if list(plain) != list(range(len(plain))):
         rule = "must be the first layers, in order"
-        raise ConfigError(
-            message("config.json: mlp_only_layers", rule, plain, "Only leading ones are counted.")
-        )
+        raise ConfigError("config.json: mlp_only_layers", rule, plain, "Only leading ones are counted.")
     bias = bool(_need(config, "attention_bias", default=False))
     experts = ExpertShape(
         num_experts=_need(config, "num_experts", "num_local_experts"),
@@ -219,9 +215,7 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
     8030261248
     """
     if not isinstance(config, Mapping):
-        raise ConfigError(
-            message("config.json", "must be an object", config, "Give the model's config.json.")
-        )
+        raise ConfigError("config.json", "must be an object", config, "Give the model's config.json.")
     model_type = config.get("model_type")
     if model_type == "gemma3":
         text = _need(config, "text_config")
@@ -229,6 +223,6 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
     if model_type not in ARCHITECTURES:
         hint = nearest(str(model_type), ARCHITECTURES) or "Its tensors are not known here."
         rule = f"must be one of {', '.join(ARCHITECTURES)}"
-        raise ConfigError(message("config.json: model_type", rule, model_type, hint))
+        raise ConfigError("config.json: model_type", rule, model_type, hint)
     filled = {**_CLASS_DEFAULTS.get(model_type, {}), **config}
     return ARCHITECTURES[model_type](filled, model_type, name)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ...kernels.memory.parameters import parameter_count
 from ...kernels.memory.shapes import ExpertShape, LatentShape, ModelShape
 from .hf_config import shape_from_config
@@ -74,12 +74,10 @@ def _read_config(path: Path) -> ModelRecord:
         config = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigError(
-            message("model", f"must be readable ({reason})", str(file), "Check the path.")
-        ) from None
+        raise ConfigError("model", f"must be readable ({reason})", str(file), "Check the path.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         way_out = "Give the model's config.json."
-        raise ConfigError(message("model", f"must be JSON ({error})", str(file), way_out)) from None
+        raise ConfigError("model", f"must be JSON ({error})", str(file), way_out) from None
     name = file.parent.name if file.name == "config.json" else file.stem
     return ModelRecord(shape_from_config(config, name or "config.json"), (str(file),))
 
@@ -120,7 +118,7 @@ def load_model(name_or_path: str | Path) -> ModelRecord:
         hint = nearest(text.rpartition("/")[2].lower(), by_lower)
         close = next((f"Did you mean {name!r}?" for low, name in by_lower.items() if repr(low) in hint), "")
         way_out = f"{close} Known are {', '.join(models)}; or give a path to a config.json.".strip()
-        raise ConfigError(message("model", "must be a known name or a path", text, way_out))
+        raise ConfigError("model", "must be a known name or a path", text, way_out)
     return models[found]
 
 

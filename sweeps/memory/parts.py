@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 from ...kernels.memory.activations import ActivationMemory, activation_bytes
 from ...kernels.memory.kv_layers import hybrid_kv_cache_bytes
 from ...kernels.memory.parameter_ranks import parameters_on_rank
@@ -57,12 +58,12 @@ def training_state(shape: ModelShape, recipe: str, lora_rank: int | None = None)
     if lora_rank is None:
         if recipe == "qlora":
             raise ConfigError(
-                message("lora_rank", "is required with the recipe 'qlora'", None, "Give a rank such as 16.")
+                "lora_rank", "is required with the recipe 'qlora'", None, "Give a rank such as 16."
             )
         return _whole_model(shape, recipe, total, counted.matrices)
     if recipe in ("muon", "adafactor", "adam_8bit"):
         way_out = "Take adam_mixed, or leave the rank out."
-        raise ConfigError(message("lora_rank", f"does not go with the recipe {recipe!r}", lora_rank, way_out))
+        raise ConfigError("lora_rank", f"does not go with the recipe {recipe!r}", lora_rank, way_out)
     adapters = lora_parameters(shape, lora_rank)
     if recipe != "qlora":
         return model_state_bytes(total + adapters, adapters, recipe=recipe)
@@ -107,7 +108,7 @@ def training_activations(shape: ModelShape, tokens: int, recompute: str) -> Acti
     if shape.latent is not None:
         latent = shape.latent
         key = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim)
-        sizes = {"query_size": key, "key_size": key, "value_size": heads * latent.v_head_dim}
+        sizes: dict[str, Any] = {"query_size": key, "key_size": key, "value_size": heads * latent.v_head_dim}
         sizes["output_size"] = heads * latent.v_head_dim
         # Both latents are kept before and after their norm.
         extra += 2 * (latent.q_lora_rank + latent.kv_lora_rank) + latent.qk_rope_head_dim
@@ -148,7 +149,7 @@ def engine_weight_bytes(shape: ModelShape, tensor_parallel: int, engine_format: 
     if engine_format not in ENGINE_FORMATS:
         way_out = nearest(engine_format, ENGINE_FORMATS) or "Choose one."
         rule = f"must be one of {', '.join(ENGINE_FORMATS)}"
-        raise ConfigError(message("engine_format", rule, engine_format, way_out))
+        raise ConfigError("engine_format", rule, engine_format, way_out)
     (parts,) = parameters_on_rank(shape, tensor_parallel=tensor_parallel).parts
     sizes = ENGINE_FORMATS[engine_format]
     exact = sum((Fraction(count) * sizes.get(part, 2) for part, count in parts.items()), Fraction(0))
@@ -173,17 +174,17 @@ def engine_kv_bytes(
     Windowed layers are charged in full for each sequence, since they soon stop holding the prompt.
     """
     layers = model_kv_layers(shape)
-    settings = {
+    settings: dict[str, Any] = {
         "element_bytes": element_bytes,
         "scale_bytes_per_token_head": scale_bytes,
         "block_tokens": block_tokens,
         "window_policy": window_policy,
         "tensor_parallel": tensor_parallel,
     }
-    held = hybrid_kv_cache_bytes(layers, sequences, tokens, **settings)
+    held = int(hybrid_kv_cache_bytes(layers, sequences, tokens, **settings))
     shared_tokens = min(shared_prompt_tokens, tokens) // block_tokens * block_tokens
     whole = [layer for layer in layers if layer.window_tokens is None]
     repeats = sequences - -(-sequences // group_size)
     if not (whole and repeats and shared_tokens):
         return held
-    return held - hybrid_kv_cache_bytes(whole, repeats, shared_tokens, **settings)
+    return held - int(hybrid_kv_cache_bytes(whole, repeats, shared_tokens, **settings))

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...kernels.errors import ConfigError, message
-from .registry import Alias, Knob, Preset, Workload
-
-
-def limit(count: str, done: str, groups: int) -> list[dict[str, Any]]:
-    """Give a ledger of one line."""
-    return [{"count": count, "done": done, "groups": groups}]
+from ...kernels.errors import ConfigError
+from .base import Alias, Knob, Preset, Workload, limit
 
 
 def _synchronous(workload: Workload) -> dict[str, Any]:
@@ -49,7 +44,7 @@ def _trl_grpo(
     if micro_steps % gradient_accumulation_steps:
         rule = f"times num_iterations must be a multiple of {gradient_accumulation_steps}, the accumulation"
         way_out = "An update that spans two generations is not modelled."
-        raise ConfigError(message("steps_per_generation", rule, steps_per_generation, way_out))
+        raise ConfigError("steps_per_generation", rule, steps_per_generation, way_out)
     updates = micro_steps // gradient_accumulation_steps
     rules = _synchronous(workload) if vllm_mode == "server" else _colocated(workload, rollout_share)
     rate = rules.get("train_tokens_per_second", workload.train_tokens_per_second)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...kernels.errors import ConfigError, message
-from .ahead import NEMO, NEMO_INFLIGHT, NEMO_LEAVES_OUT, limit, nemo_gate
-from .registry import Alias, Knob, Preset, Workload
+from ...kernels.errors import ConfigError
+from .ahead import NEMO, NEMO_INFLIGHT, NEMO_LEAVES_OUT, nemo_gate
+from .base import Alias, Knob, Preset, Workload, limit
 
 
 def _budget(groups: int, running: int | None, style: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _skyrl(
     if not workload.batch_groups <= workers <= largest:
         rule = f"must be between batch_groups ({workload.batch_groups}) and {largest}, SkyRL's own check"
         way_out = f"Give a number in that range; {largest} leaves the budget alone to bind."
-        raise ConfigError(message("num_parallel_generation_workers", rule, workers, way_out))
+        raise ConfigError("num_parallel_generation_workers", rule, workers, way_out)
     return _budget(largest, workers, "abort")
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .ahead import NEMO, NEMO_INFLIGHT, NEMO_LEAVES_OUT, limit
-from .registry import Alias, Knob, Preset, Workload
+from .ahead import NEMO, NEMO_INFLIGHT, NEMO_LEAVES_OUT
+from .base import Alias, Knob, Preset, Workload, limit
 
 
 def _drop_at_dequeue(largest_lag: int) -> dict[str, Any]:

@@ -11,184 +11,28 @@ so a preset carries repository, commit and date. All of them are stated with one
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
+from ..checks import RealNumber, WholeNumber, checked
 from ..config.config import PipelineConfig
+from . import ahead, budget, dropping
+from .base import Preset, Workload
+
+if TYPE_CHECKING:
+    from ..config.settings import PresetSettings
 
 DEFAULT_GROUPS = 16
 DEFAULT_GROUP_SIZE = 8
 
 
-@dataclass(frozen=True)
-class Knob:
-    """One setting of a system, under that system's own name.
-
-    Parameters
-    ----------
-    name : str
-    default : int, float, bool, str or None
-        The system's default; its type is the knob's type, and a knob that may be left open is whole.
-    text : str
-        What it does there.
-    minimum, maximum : float, optional
-        Smallest and largest legal value.
-    choices : tuple of str
-        The legal words, for a knob that takes one.
-    """
-
-    name: str
-    default: Any
-    text: str
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[str, ...] = ()
-
-    def checked(self, value: Any) -> Any:
-        """Give the value in the knob's type.
-
-        Raises
-        ------
-        ConfigError
-            For a value of another type or out of range.
-
-        Examples
-        --------
-        >>> Knob("async_steps", 8, "batches outstanding", 1).checked(4.0)
-        4
-        """
-        if self.choices:
-            if value not in self.choices:
-                rule = f"must be one of {', '.join(self.choices)}"
-                way_out = nearest(str(value), self.choices) or f"The default is {self.default}."
-                raise ConfigError(message(self.name, rule, value, way_out))
-            return value
-        if isinstance(self.default, bool):
-            if not isinstance(value, bool):
-                raise ConfigError(message(self.name, "must be true or false", value, "Give true or false."))
-            return value
-        if value is None and self.default is None:
-            return None
-        return self._number(value)
-
-    def _number(self, value: Any) -> Any:
-        whole = not isinstance(self.default, float)
-        way_out = "Leave it out." if self.default is None else f"The default is {self.default}."
-        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
-            number = math.nan
-        else:
-            number = float(value)
-        if not math.isfinite(number):
-            raise ConfigError(message(self.name, "must be a finite number", value, way_out))
-        if whole and number != int(number):
-            raise ConfigError(message(self.name, "must be a whole number", value, way_out))
-        if self.minimum is not None and number < self.minimum:
-            raise ConfigError(message(self.name, f"must be at least {self.minimum:g}", value, way_out))
-        if self.maximum is not None and number > self.maximum:
-            raise ConfigError(message(self.name, f"must be at most {self.maximum:g}", value, way_out))
-        return int(number) if whole else number
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What a preset may look at: the batch in groups, and the hardware it is set beside."""
-
-    batch_groups: int
-    group_size: int
-    rollout_workers: int
-    train_tokens_per_second: float
-    decode_slowdown_per_rollout: float
-
-
-@dataclass(frozen=True)
-class Alias:
-    """Another preset that gives the very same configuration.
-
-    Attributes
-    ----------
-    preset : str
-    when : str
-        At which knobs of the two; ``"always"`` if the two differ in names only.
-    """
-
-    preset: str
-    when: str
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A real system's rules.
-
-    Attributes
-    ----------
-    name, title : str
-    repository, commit, date : str
-        Where the rules were read, and of which day they are.
-    knobs : tuple of Knob
-    rules : callable
-        ``rules(workload, **knobs) -> dict`` of configuration fields.
-    lag_bound : str
-        What bounds the lag of what is trained, in the system's own knobs and unit.
-    largest_lag : callable
-        ``largest_lag(workload, **knobs)``: that bound in versions (updates); None if there is none.
-    bound_kind : {"exact", "hard", "typical", "none"}
-        ``exact``: the lag is this, from the second batch on, however long the rollouts; ``hard``: it can be
-        proved for every trained sample; ``typical``: an aggregate is bounded, a straggler may exceed it.
-    leaves_out : tuple of str
-        What the system does and the preset does not.
-    aliases : tuple of Alias
-        Presets that give the same configuration, and when. Declared at one of the two.
-    needs : tuple of str
-        Fields of the workload that the rules replace by others of their own.
-    """
-
-    name: str
-    title: str
-    repository: str
-    commit: str
-    date: str
-    knobs: tuple[Knob, ...]
-    rules: Callable[..., dict[str, Any]]
-    lag_bound: str
-    largest_lag: Callable[..., int | None]
-    bound_kind: str
-    leaves_out: tuple[str, ...]
-    aliases: tuple[Alias, ...] = ()
-    needs: tuple[str, ...] = ()
-
-    def checked_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Give every knob's value; those left out are at the system's defaults.
-
-        Raises
-        ------
-        ConfigError
-            For an unknown knob or a bad value.
-        """
-        by_name = {knob.name: knob for knob in self.knobs}
-        for name in knobs:
-            if name not in by_name:
-                hint = nearest(name, by_name) or f"Its knobs: {', '.join(by_name) or 'none'}."
-                raise ConfigError(
-                    message(f"{self.name}.{name}", "is not a knob of this preset", knobs[name], hint)
-                )
-        return {name: knob.checked(knobs.get(name, knob.default)) for name, knob in by_name.items()}
-
-
 @cache
 def all_presets() -> dict[str, Preset]:
     """Give every preset by name, in alphabetical order."""
-    from . import ahead as presets_ahead
-    from . import budget as presets_budget
-    from . import dropping as presets_dropping
-
-    found = [*presets_ahead.PRESETS, *presets_budget.PRESETS, *presets_dropping.PRESETS]
+    found = [*ahead.PRESETS, *budget.PRESETS, *dropping.PRESETS]
     return {preset.name: preset for preset in sorted(found, key=lambda preset: preset.name)}
 
 
@@ -208,7 +52,7 @@ def find_preset(name: str) -> Preset:
     presets = all_presets()
     if name not in presets:
         hint = nearest(str(name), presets) or f"Known: {', '.join(presets)}."
-        raise ConfigError(message("preset", "must be a known preset", name, hint))
+        raise ConfigError("preset", "must be a known preset", name, hint)
     return presets[name]
 
 
@@ -237,7 +81,7 @@ def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     >>> fields["limits"]
     [{'count': 'started', 'done': 'published', 'groups': 12}]
     """
-    preset, knobs, own = _knobs_and_fields(name, fields)
+    preset, knobs, own = fields_and_knobs(name, fields)
     workload = _workload(own)
     common = {
         "batch_tokens": None,
@@ -270,7 +114,7 @@ def preset_lag_bound(name: str, fields: Mapping[str, Any] = MappingProxyType({})
     >>> preset_lag_bound("prime_rl"), preset_lag_bound("slime_fully_async")
     (8, None)
     """
-    preset, knobs, own = _knobs_and_fields(name, fields)
+    preset, knobs, own = fields_and_knobs(name, fields)
     return preset.largest_lag(_workload(own), **knobs)
 
 
@@ -285,7 +129,7 @@ def preset_bound_kind(name: str, fields: Mapping[str, Any] = MappingProxyType({}
     >>> preset_bound_kind("areal"), preset_bound_kind("areal", {"max_head_offpolicyness": 1})
     ('hard', 'typical')
     """
-    preset, knobs, own = _knobs_and_fields(name, fields)
+    preset, knobs, own = fields_and_knobs(name, fields)
     workload = _workload(own)
     if preset.largest_lag(workload, **knobs) is None:
         return "none"
@@ -301,14 +145,25 @@ def preset_bound_kind(name: str, fields: Mapping[str, Any] = MappingProxyType({}
     return preset.bound_kind
 
 
-def _knobs_and_fields(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict[str, Any], dict[str, Any]]:
+def fields_and_knobs(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict[str, Any], dict[str, Any]]:
+    """Tell a preset's knobs, checked and whole, from the fields they are mixed with.
+
+    Returns
+    -------
+    tuple of Preset, dict of knobs and dict of fields
+
+    Raises
+    ------
+    ConfigError
+        For a name that is neither, or a knob's bad value.
+    """
     preset = find_preset(name)
     knob_names = {knob.name for knob in preset.knobs}
     known = PipelineConfig.model_fields
     for key, value in fields.items():
         if key not in known and key not in knob_names:
             hint = nearest(key, [*known, *knob_names]) or f"Its knobs: {', '.join(sorted(knob_names))}."
-            raise ConfigError(message(key, f"is neither a field nor a knob of preset {name!r}", value, hint))
+            raise ConfigError(key, f"is neither a field nor a knob of preset {name!r}", value, hint)
     knobs = preset.checked_knobs({key: value for key, value in fields.items() if key in knob_names})
     return preset, knobs, {key: value for key, value in fields.items() if key not in knob_names}
 
@@ -328,19 +183,15 @@ def _workload(fields: Mapping[str, Any]) -> Workload:
 
 
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ConfigError(message(name, "must be a whole number of at least 1", value, "Give 1 or more."))
-    return int(value)
+    return checked(WholeNumber, name, value, low=1, rule="must be a whole number of at least 1")
 
 
 def _real(name: str, value: Any) -> float:
-    number = not isinstance(value, bool) and isinstance(value, int | float | np.number)
-    if not number or not 0 <= value < math.inf:
-        raise ConfigError(message(name, "must be a finite number", value, "Give one of at least 0."))
-    return float(value)
+    way_out = "Give one of at least 0."
+    return checked(RealNumber, name, value, low=0, rule="must be a finite number", way_out=way_out)
 
 
-def preset_config(name: str, **fields: Any) -> PipelineConfig:
+def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig:
     """Build the configuration of a preset beside a workload.
 
     Parameters
@@ -364,5 +215,5 @@ def preset_config(name: str, **fields: Any) -> PipelineConfig:
     3
     """
     config = PipelineConfig(**preset_settings(name, fields))
-    config._preset = (name, dict(fields))
+    config.remember_preset(name, fields, preset_config)
     return config

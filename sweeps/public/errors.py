@@ -1,7 +1,7 @@
-"""The errors of Lagsweep, for ``except`` clauses; they are made in :mod:`lagsweep.kernels.errors`."""
+"""The errors of Lagsweep and the findings they carry; both are made in :mod:`lagsweep.kernels.errors`."""
 
 from __future__ import annotations
 
-from .kernels.errors import CheckpointError, ConfigError, ContractError, LagsweepError, StoreError
+from .kernels.errors import CheckpointError, ConfigError, ContractError, Finding, LagsweepError, StoreError
 
-__all__ = ["CheckpointError", "ConfigError", "ContractError", "LagsweepError", "StoreError"]
+__all__ = ["CheckpointError", "ConfigError", "ContractError", "Finding", "LagsweepError", "StoreError"]

@@ -12,7 +12,8 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..config.config import AXIS_FIELDS
 from ..results.commands import Commands
-from ..results.text import describe_settings, number, signed_percent
+from ..results.numbers import number, signed_percent
+from ..results.words import describe_settings
 from ..spec.axes import checked_value
 from .compare import Comparison
 from .parts import Alternative, BoundReport, Doubt
@@ -38,7 +39,7 @@ def doubts_about(
     store: str | Path | None,
 ) -> tuple[Doubt, ...]:
     """List what speaks against taking the choice as settled; the most serious first."""
-    from ..spec.spec import spec_of
+    from ..spec.carried import spec_of
 
     spec = spec_of(ds)
     more = Commands(spec, ds, store)
@@ -219,7 +220,7 @@ def _still_better(table: ChoiceTable, comparison: Comparison, row: int, axis: st
 
 def law_hint(ds: xarray.Dataset, table: ChoiceTable, store: str | Path | None) -> Doubt | None:
     """Say how to try other length laws, where the sweep has one alone."""
-    from ..spec.spec import spec_of
+    from ..spec.carried import spec_of
 
     spec = spec_of(ds)
     if "response_length" in spec.design.columns:

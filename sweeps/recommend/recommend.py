@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
-from ..results.frontier import ESS, THROUGHPUT, mean_interval
+from ...kernels.errors import ConfigError
+from ..checks import RealNumber, WholeNumber, checked
+from ..results.cells import mean_interval
+from ..results.frontier import ESS, THROUGHPUT
 from .compare import (
     Comparison,
     bound_report,
@@ -212,17 +214,16 @@ def _described(ds: xarray.Dataset, table: ChoiceTable, row: int, confidence: flo
 
 def _objective(maximize: str | None, minimize: str | None) -> tuple[str, int]:
     if maximize is not None and minimize is not None:
-        raise ConfigError(message("maximize", "excludes minimize", (maximize, minimize), "Give one of them."))
+        raise ConfigError("maximize", "excludes minimize", (maximize, minimize), "Give one of them.")
     return (minimize, -1) if minimize is not None else (maximize or THROUGHPUT, 1)
 
 
 def _share(value: Any, name: str, *, open_ends: bool = False) -> float:
-    good = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    good = good and (0 < value < 1 if open_ends else 0 <= value <= 1)
-    if not good:
-        way_out = "Give 0.95." if open_ends else "Give 0.9."
-        raise ConfigError(message(name, "must be between 0 and 1", value, way_out))
-    return float(value)
+    rule, way_out = "must be between 0 and 1", "Give 0.95." if open_ends else "Give 0.9."
+    share = checked(RealNumber, name, value, low=0, high=1, rule=rule, way_out=way_out)
+    if open_ends and share in (0, 1):
+        raise ConfigError(name, rule, value, way_out)
+    return share
 
 
 def _bounds(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
@@ -230,16 +231,15 @@ def _bounds(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
     if min_ess is not None:
         found.append(Bound("min_ess", ESS, _share(min_ess, "min_ess")))
     if max_lag is not None:
-        whole = isinstance(max_lag, int | np.integer) and not isinstance(max_lag, bool) and max_lag >= 0
-        if not whole:
-            raise ConfigError(message("max_lag", "must be a whole number from 0", max_lag, "Give 2."))
-        found.append(Bound("max_lag", MAX_LAG, float(max_lag)))
+        rule = "must be a whole number from 0"
+        largest = checked(WholeNumber, "max_lag", max_lag, low=0, rule=rule, way_out="Give 2.")
+        found.append(Bound("max_lag", MAX_LAG, float(largest)))
     return tuple(found)
 
 
 def _figures(ds: xarray.Dataset, row: int, confidence: float) -> dict[str, float]:
     """Average what stands beside the objective."""
-    from ..results.frontier import cell_values
+    from ..results.cells import cell_values
 
     figures: dict[str, float] = {}
     names = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
@@ -263,7 +263,7 @@ def _limits(ds: xarray.Dataset, row: int) -> dict[str, dict[str, float]]:
 
 
 def _drift(ds: xarray.Dataset) -> str:
-    from ..spec.spec import spec_of
+    from ..spec.carried import spec_of
 
     spec = spec_of(ds)
     if "drift_per_version" in spec.design.fields.values():

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
-from ..results.frontier import ESS, axis_names, cell_coordinates, cell_values, mean_interval
+from ...kernels.errors import ConfigError, nearest
+from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ..results.frontier import ESS
 
 if TYPE_CHECKING:
     import xarray
@@ -180,7 +181,7 @@ def scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str,
     for name in asked:
         if name not in axes:
             hint = nearest(name, axes) or f"Axes: {', '.join(axes)}."
-            raise ConfigError(message("scenarios", "must name axes of the sweep", name, hint))
+            raise ConfigError("scenarios", "must name axes of the sweep", name, hint)
     return tuple(name for name in axes if name in asked)
 
 

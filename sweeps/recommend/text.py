@@ -6,16 +6,9 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..results.text import (
-    describe_settings,
-    digits_for,
-    fixed,
-    grid_with_settings,
-    missing,
-    percent_interval,
-    with_half_width,
-    wrapped,
-)
+from ..results.numbers import digits_for, fixed, missing, percent_interval, with_half_width
+from ..results.text import WIDTH, grid_with_settings, wrapped
+from ..results.words import describe_settings
 
 if TYPE_CHECKING:
     from .parts import Alternative, BoundReport
@@ -89,7 +82,7 @@ def _choice(result: Recommendation) -> str:
             "  ",
         )
     )
-    return "\n".join(wrapped(line, "  ", "") if len(line) > 80 else line for line in lines)
+    return "\n".join(wrapped(line, "  ", "") if len(line) > WIDTH else line for line in lines)
 
 
 def _ties(result: Recommendation) -> str:

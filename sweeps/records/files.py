@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from ...kernels.contract.findings import ContractFinding
-from ...kernels.errors import ConfigError, ContractError, message
+from ...kernels.errors import ConfigError, ContractError, Finding
 
 MAX_LINE_BYTES = 64 * 2**20
 _PARQUET_ROWS = 512
@@ -46,7 +46,7 @@ class RecordLine(NamedTuple):
 
 
 def _remark(code: str, rule: str, got: str, way_out: str) -> ContractFinding:
-    return ContractFinding(message("line", rule, got, way_out), code, "line", LINE_RULES[code][0])
+    return ContractFinding(Finding("line", rule, got, way_out), code, LINE_RULES[code][0])
 
 
 class _Decoder:
@@ -171,7 +171,7 @@ def _refuse_other_formats(beginning: bytes) -> None:
     )
     for magic, name, way_out in formats:
         if beginning.startswith(magic):
-            raise ConfigError(message("file", "must be JSON lines or a parquet file", name, way_out))
+            raise ConfigError("file", "must be JSON lines or a parquet file", name, way_out)
 
 
 def _there(value: Any) -> Any:
@@ -208,7 +208,7 @@ def read_parquet(path: Path) -> Iterator[RecordLine]:
         except (pl.exceptions.PolarsError, OSError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
             way_out = f"Write it again; row {start + 1} is where reading failed."
-            raise ConfigError(message("file", "must be a readable parquet file", reason, way_out)) from None
+            raise ConfigError("file", "must be a readable parquet file", reason, way_out) from None
         if not rows.height:
             return
         for offset, row in enumerate(rows.iter_rows(named=True)):
@@ -226,12 +226,12 @@ def is_parquet(path: Path) -> bool:
     """
     if not path.is_file():
         what = "a folder" if path.is_dir() else str(path)
-        raise ConfigError(message("file", "must be a file that exists", what, "Give JSON lines or parquet."))
+        raise ConfigError("file", "must be a file that exists", what, "Give JSON lines or parquet.")
     try:
         with path.open("rb") as stream:
             beginning = stream.read(4)
     except OSError as error:
-        raise ConfigError(message("file", "must be readable", str(path), f"{error.strerror}.")) from None
+        raise ConfigError("file", "must be readable", str(path), f"{error.strerror}.") from None
     return beginning == b"PAR1" or (not beginning and path.suffix == ".parquet")
 
 
@@ -285,4 +285,4 @@ def read_records(path: str | Path) -> Iterator[Any]:
         if line.readable:
             yield line.record
         elif not line.blank:
-            raise ContractError(f"{path}, line {line.number}: {line.findings[0]}")
+            raise ContractError(line.findings[0].parts.within(f"{path}, line {line.number}: "))

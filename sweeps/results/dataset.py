@@ -11,7 +11,9 @@ import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS
 from ..execute.plan import CELLS, Part
-from ..execute.work import STATUS_NAMES, UnitArrays
+from ..execute.work import UnitArrays
+from ..runs.status import STATUS_NAMES
+from ..spec.axes import axis_description
 from ..spec.spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -78,15 +80,11 @@ def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dic
 
 def coordinate_table(spec: SweepSpec) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, Any]]]:
     """Give every coordinate: name -> (dimensions, values, attributes)."""
-    from ..config.config import PipelineConfig
-    from ..spec.axes import is_knob
-
     design = spec.design
     table: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, Any]]] = {}
     for name, (dim, values) in design.coordinates().items():
         field = design.fields[name]
-        about = f"knob {field}" if is_knob(field) else PipelineConfig.model_fields[field].description
-        table[name] = ((dim,), values, {"long_name": about, "field": field})
+        table[name] = ((dim,), values, {"long_name": axis_description(field), "field": field})
     table["seed"] = (("seed",), np.array(spec.seeds, dtype=np.uint64), {"long_name": "seed of all draws"})
     table["lag"] = (
         ("lag",),

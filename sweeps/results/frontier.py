@@ -1,8 +1,7 @@
-"""Means over seeds with intervals, the frontier of throughput against ESS, and paired differences.
+"""The frontier of throughput against ESS, and paired differences.
 
-Uncertainty comes from the seeds: a cell's mean carries a Student interval over its seeds (Student, "The
-probable error of a mean", Biometrika 6, 1908). All configurations of a seed see the same rollouts, so
-differences between cells are taken seed by seed, which removes what they share.
+All configurations of a seed see the same rollouts, so differences between cells are taken seed by seed,
+which removes what they share.
 """
 
 from __future__ import annotations
@@ -13,96 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ..runs.status import DONE
+from ..spec.carried import spec_of
+from .cells import axis_names, cell_coordinates, cell_values, find_cell, mean_interval
 
 if TYPE_CHECKING:
     import polars
     import xarray
 
-DONE = 1
 ESS = "mean_expected_normalized_ess"
 THROUGHPUT = "trained_tokens_per_second"
-
-
-def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
-    """Give a metric as float64 (cells, seeds): rows in the order of the cells, NaN where a run is not done.
-
-    Raises
-    ------
-    ConfigError
-        For an unknown metric; the nearest known one is named.
-    """
-    _check_seeds(ds)
-    if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
-        known = [str(name) for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
-        raise ConfigError(message("metric", "must be one of the dataset's", metric, nearest(metric, known)))
-    values = ds[metric].transpose(..., "seed").values.astype(np.float64)
-    done = ds["status"].transpose(..., "seed").values == DONE
-    return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
-
-
-def _check_seeds(ds: xarray.Dataset) -> None:
-    if "seed" not in ds.dims:
-        raise ConfigError(
-            message(
-                "dataset", "must have the dimension seed", dict(ds.sizes), "Select seeds as [0], not as 0."
-            )
-        )
-
-
-def axis_names(ds: xarray.Dataset) -> list[str]:
-    """Name the swept axes of a dataset, in order; for a design of points, the points' coordinates."""
-    dims = [str(dim) for dim in ds["status"].dims if dim != "seed"]
-    if dims == ["point"]:
-        return [
-            str(name) for name in ds.coords if ds[name].dims == ("point",) and name not in {"cell", "point"}
-        ]
-    return dims
-
-
-def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Give the cell ids (int64) and each axis's value per cell, all flat and in the same order."""
-    _check_seeds(ds)
-    template = ds["status"].isel(seed=0, drop=True)
-    cells = ds["cell"].transpose(*template.dims).values.reshape(-1)
-    columns = {
-        name: ds[name].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
-        for name in axis_names(ds)
-    }
-    return cells, columns
-
-
-def mean_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Average the last axis and give the half width of the Student interval of the mean.
-
-    Parameters
-    ----------
-    values : ndarray of float64
-        NaN are left out.
-    confidence : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    mean, half_width : ndarray
-        NaN where there is nothing to average; the half width also where there is one value alone.
-
-    Examples
-    --------
-    >>> mean, half = mean_interval(np.array([1.0, 2.0, 3.0]))
-    >>> float(mean), round(float(half), 3)
-    (2.0, 2.484)
-    """
-    from scipy.special import stdtrit  # what scipy.stats.t.ppf calls, without a second of imports
-
-    values = np.asarray(values, np.float64)
-    count = np.sum(~np.isnan(values), axis=-1)
-    total = np.nansum(values, axis=-1)
-    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    square = np.nansum((values - mean[..., None]) ** 2, axis=-1)
-    variance = np.divide(square, count - 1, out=np.full(total.shape, np.nan), where=count > 1)
-    half = stdtrit(np.maximum(count - 1, 1), 0.5 + confidence / 2) * np.sqrt(variance / np.maximum(count, 1))
-    return mean, half
 
 
 @dataclass(frozen=True)
@@ -246,9 +165,6 @@ def frontier(
     """
     import polars as pl
 
-    from ..execute.plan import is_level_1
-    from ..spec.spec import spec_of
-
     spec = spec_of(ds)
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
     columns = _cell_table(ds, metrics, confidence)
@@ -264,7 +180,7 @@ def frontier(
         spec.base.drift_per_version,
         ds.sizes["seed"],
         baseline_row(ds, metrics, confidence),
-        is_level_1(spec),
+        spec.is_level_1,
     )
 
 
@@ -287,30 +203,6 @@ def nondominated(first: np.ndarray, second: np.ndarray) -> np.ndarray:
             result[index] = True
             best, best_first = second[index], first[index]
     return result
-
-
-def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
-    """Give the row (in cell order) of a cell named by id or by its axis values.
-
-    Raises
-    ------
-    ConfigError
-        When no cell, or more than one, is meant.
-    """
-    from ..spec.cells import find_cell as place_in_spec
-    from ..spec.spec import spec_of
-
-    cells, _ = cell_coordinates(ds)
-    wanted: Any = cell
-    if isinstance(cell, Mapping) or not np.isin(cells, cell).any():
-        spec = spec_of(ds)  # it words what is wrong, and knows labels and fields
-        wanted = int(spec.cell_ids.reshape(-1)[place_in_spec(spec, cell)])
-    found = np.flatnonzero(cells == int(wanted))
-    if len(found) != 1:
-        raise ConfigError(
-            message("cell", "must be in this selection of the sweep", cell, "Use the whole dataset.")
-        )
-    return int(found[0])
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
-from .text import bar, wrapped
+from ..json_text import plain_data
+from .numbers import missing
+from .text import aligned, bar, wrapped
 
 if TYPE_CHECKING:
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 _GROUPS: dict[str, tuple[str, ...]] = {
     "Throughput": (
@@ -31,7 +33,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "max_queue_tokens_observed",
     ),
 }  # fmt: skip
-_NAME_WIDTH, _VALUE_WIDTH = 30, 15
+_METRIC, _METRIC_WORDS = (30, 13, 11, 18), (0, 2, 3)  # name, value, unit, bar; those at the left
+_LAG, _LAG_WORDS = (10, 10, 6, 40), (3,)
 _MOST_LAGS = 12
 
 
@@ -71,7 +74,7 @@ def _row(name: str, value: Any, share: float | None = None) -> str:
     is_share = units == "1" and isinstance(value, float)
     drawn = bar(value, 18) if is_share else "" if share is None else bar(share, 18)
     shown = "" if units == "1" else units
-    return f"  {name:<{_NAME_WIDTH}}{_value(value):>{_VALUE_WIDTH}}  {shown:<12} {drawn}".rstrip()
+    return f"  {aligned([name, _value(value), shown, drawn], _METRIC, _METRIC_WORDS)}"
 
 
 def _value(value: Any) -> str:
@@ -93,7 +96,7 @@ def _causes(metrics: dict[str, Any], prefix: str, title: str) -> list[str]:
 
 
 def _is_nothing(value: Any) -> bool:
-    return not value or (isinstance(value, float) and math.isnan(value))
+    return not value or missing(value)
 
 
 def _lags(result: PipelineResult) -> list[str]:
@@ -106,10 +109,11 @@ def _lags(result: PipelineResult) -> list[str]:
     for lag in used[:_MOST_LAGS]:
         name = "64 or more" if lag == len(counts) - 1 else str(lag)
         share = counts[lag] / total
-        lines.append(f"  {name:>10}{int(counts[lag]):>12,}  {share:>6.1%}  {bar(share, 40)}".rstrip())
+        cells = [name, f"{counts[lag]:,}", f"{share:.1%}", bar(share, 40)]
+        lines.append(f"  {aligned(cells, _LAG, _LAG_WORDS)}")
     if len(used) > _MOST_LAGS:
         rest = sum(int(counts[lag]) for lag in used[_MOST_LAGS:])
-        lines.append(f"  {'more':>10}{rest:>12,}  {rest / total:>6.1%}")
+        lines.append(f"  {aligned(['more', f'{rest:,}', f'{rest / total:.1%}'], _LAG)}")
     return lines
 
 
@@ -137,7 +141,7 @@ def run_facts(result: PipelineResult) -> dict[str, Any]:
     counts = result.lag_counts.tolist()
     return {
         "config": result.config.to_dict(full=True),
-        "metrics": {name: _plain(value) for name, value in result.metrics.items()},
+        "metrics": plain_data(result.metrics),
         "lag_counts": counts,
         **_details(result),
     }
@@ -153,7 +157,3 @@ def _details(result: PipelineResult) -> dict[str, Any]:
                 cause: count / 1e6 for cause, count in ticks.items()
             }
     return found
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

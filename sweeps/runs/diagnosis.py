@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..config.rules import ticks
-from .result import PipelineResult
+from .result import PipelineResult, Row
 
 if TYPE_CHECKING:
     import polars
-
-    from .result import GeneralResult
 
 PROGRESSING, STALLED, STARVED = "progressing", "stalled", "starved"
 
@@ -110,7 +108,7 @@ def _conflict(config: PipelineConfig, result: PipelineResult) -> str:
     return _waits(config, result, last, batch)
 
 
-def _closed_admission(config: PipelineConfig, last: dict, batch: str) -> str:
+def _closed_admission(config: PipelineConfig, last: Row, batch: str) -> str:
     bound_by = last.get("slots_bound_by", "token_cap")
     if bound_by == "token_cap":
         kind = " with admission 'reserve'" if config.admission == "reserve" else ""
@@ -125,7 +123,7 @@ def _closed_admission(config: PipelineConfig, last: dict, batch: str) -> str:
     return f"{setting} ({getattr(config, setting, bound_by)}) closes admission before the queue holds {batch}"
 
 
-def _waits(config: PipelineConfig, result: PipelineResult, last: dict, batch: str) -> str:
+def _waits(config: PipelineConfig, result: PipelineResult, last: Row, batch: str) -> str:
     if last["in_flight"] > 0 and last["time"] * 2 < config.duration_seconds:
         horizon = f"duration_seconds ({config.duration_seconds:g})"
         return f"{last['in_flight']} rollouts end after {horizon}, and {batch} waits for them"
@@ -187,7 +185,7 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     if config.batch_groups is not None:
         rollouts = float(config.batch_groups * config.group_size)
     else:
-        rollouts = config.batch_tokens / law.mean_tokens
+        rollouts = (config.batch_tokens or 0) / law.mean_tokens
     kept = 1.0 - config.filter_probability
     per_rollout = tail + _slowed_decode(decode, tail, slots, config.decode_slowdown_per_rollout)
     generation = math.inf if kept == 0.0 else per_rollout * rollouts / slots / kept
@@ -206,7 +204,7 @@ def _slowed_decode(decode: float, tail: float, slots: int, slowdown: float) -> f
     return slow
 
 
-def constraint_intervals(result: GeneralResult) -> polars.DataFrame:
+def constraint_intervals(result: PipelineResult) -> polars.DataFrame:
     """Give what bound slots and trainer between one event and the next, as a frame.
 
     Slot time by ``slots_bound_by`` and trainer time by ``trainer_bound_by`` sum exactly to
@@ -241,7 +239,7 @@ def _stopped(config: PipelineConfig, result: PipelineResult) -> bool:
     return config.stop_after_updates is not None and result.final_version >= config.stop_after_updates
 
 
-def length_bias(result: GeneralResult) -> polars.DataFrame:
+def length_bias(result: PipelineResult) -> polars.DataFrame:
     """Show which lengths a run lost: rollouts that left, by decile of the length law.
 
     Returns
@@ -289,7 +287,7 @@ def length_quantiles(
     import polars
 
     if not result.rollouts:
-        raise ConfigError(message("rollouts", "were not recorded", 0, "Run again with rollouts=True."))
+        raise ConfigError("rollouts", "were not recorded", 0, "Run again with rollouts=True.")
     rows = result.rollouts_frame()
     finished = rows.filter(polars.col("end").is_not_null())["tokens"].to_numpy()
     trained = rows.filter(polars.col("outcome") == "trained")["tokens"].to_numpy()

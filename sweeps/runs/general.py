@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
 from ...kernels.pipeline.general import _advance_general_kernel
 from ...kernels.pipeline.metrics import LAG_BINS
@@ -42,13 +41,9 @@ class GeneralRun(Run):
     _SCRATCH = ("log_weights", "picks")
     _ROLLOUT_COUNT = "next_row"
 
-    def __init__(self, config: PipelineConfig, **settings: Any) -> None:
+    def __init__(self, config: PipelineConfig, **record: bool) -> None:
         self._tables = general_tables(config)
-        super().__init__(config, **settings)
-
-    @staticmethod
-    def _new_draws(config: PipelineConfig, rollouts: int) -> None:
-        return None
+        super().__init__(config, **record)
 
     def _new_arrays(self) -> records.GeneralArrays:
         config, leaves = self.config, int(self.parameters["leaves"][0])
@@ -98,12 +93,10 @@ class GeneralRun(Run):
         count = max(2 * first, first + int(self.state.needed))
         if count * size > LARGEST_LIVE_ROLLOUTS:
             raise ConfigError(
-                message(
-                    "max_queue_tokens",
-                    f"must keep fewer than {LARGEST_LIVE_ROLLOUTS} rollouts queued and running at once",
-                    self.config.max_queue_tokens,
-                    "Lower the cap, max_running_groups, batch_groups or the limits.",
-                )
+                "max_queue_tokens",
+                f"must keep fewer than {LARGEST_LIVE_ROLLOUTS} rollouts queued and running at once",
+                self.config.max_queue_tokens,
+                "Lower the cap, max_running_groups, batch_groups or the limits.",
             )
         held = self.held
         self._hold(groups=enlarged(held.groups, count), members=enlarged(held.members, count * size))

@@ -17,12 +17,11 @@ import numpy as np
 from ...kernels.errors import LagsweepError
 from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS
 from ..config.config import PipelineConfig
+from .status import DONE, FAILED
 
 if TYPE_CHECKING:
     from .general import GeneralCells
     from .lean import LeanCells
-
-DONE, FAILED = 1, 2
 
 
 class Cancelled(LagsweepError):
@@ -169,12 +168,11 @@ def _simulate(
 
 
 def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool) -> LeanCells | GeneralCells:
-    if above:
-        from .general import GeneralCells as Cells
-    else:
-        from .lean import LeanCells as Cells
+    from .general import GeneralCells
+    from .lean import LeanCells
 
-    return Cells(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
+    loop = GeneralCells if above else LeanCells
+    return loop(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
 
 
 def _run_members(
@@ -204,7 +202,7 @@ def _run_members(
             done[index, seed_index] = False
             result.reasons[members[index], seed_index] = why
     result.status[members] = np.where(done, DONE, FAILED)
-    for metric in kind.names:
+    for metric in kind.names or ():
         if metric not in result.metrics:
             nothing = np.nan if kind[metric].kind == "f" else -1
             result.metrics[metric] = np.full(result.status.shape, nothing, kind[metric])

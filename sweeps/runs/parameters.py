@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...kernels.pipeline import records
@@ -46,7 +48,7 @@ def pack(
     slows_down = config.decode_slowdown_per_rollout > 0
     stops = publication in ("pause", "abort")
     slot_bits = max(1, (config.rollout_workers - 1).bit_length())
-    values = {
+    values = _physics(config) | {
         "sequential": sequential,
         "horizon": ticks(config.duration_seconds),
         "warmup": ticks(config.warmup_seconds),
@@ -84,6 +86,17 @@ def pack(
         "requeue": config.stale_action == "requeue",
         "redraw": config.redraw_on_requeue,
         "cancel": config.cancel_in_flight,
+        "environment": _environment(config),
+        "record_batches": batches,
+        "record_timeline": timeline,
+        "record_rollouts": rollouts,
+    }
+    kind = records.PARAMETERS
+    return np.array([tuple(values[name] for name in kind.names or ())], kind)
+
+
+def _physics(config: PipelineConfig) -> dict[str, float]:
+    return {
         "decode_rate": config.decode_tokens_per_second,
         "rollout_overhead": config.rollout_overhead_seconds,
         "train_overhead": config.train_overhead_seconds,
@@ -95,12 +108,7 @@ def pack(
         "filter": config.filter_probability,
         "resume_seconds": config.resume_seconds,
         "reprefill_rate": config.reprefill_tokens_per_second or 0.0,
-        "environment": _environment(config),
-        "record_batches": batches,
-        "record_timeline": timeline,
-        "record_rollouts": rollouts,
     }
-    return np.array([tuple(values[name] for name in records.PARAMETERS.names)], records.PARAMETERS)
 
 
 def _environment(config: PipelineConfig) -> int:
@@ -152,7 +160,7 @@ def _limits(config: PipelineConfig) -> np.ndarray:
     return np.array(rows, records.LIMIT)
 
 
-def _trace(config: PipelineConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _trace(config: PipelineConfig) -> tuple[Any, Any, Any, Any]:
     """Give tokens, ticks, group starts and group of each row of a trace; dummies where there is none."""
     law = config.response_length
     if law.paired_seconds is not None:

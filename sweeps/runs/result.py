@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
-from ...kernels.pipeline.metrics import SLOT_CONSTRAINTS, TRAINER_CONSTRAINTS
+from ...kernels.pipeline.metrics import SLOT_CONSTRAINTS, TRAINER_CONSTRAINTS, MetricAttributes
 from ..config.config import PipelineConfig
 from ..config.rules import ticks
 
@@ -54,7 +54,7 @@ class Row(Mapping[str, Any]):
         return f"Row({', '.join(f'{name}={value!r}' for name, value in self._columns.items())})"
 
 
-class PipelineResult:
+class PipelineResult(MetricAttributes):
     """What one run reports.
 
     Attributes
@@ -66,7 +66,22 @@ class PipelineResult:
         Trained rollouts by lag: 0…63, and 64 or more.
     batches, timeline, rollouts : list of Row
         One row per completed update, per event, and (on request) per rollout; times in seconds.
+    lags : dict of ndarray of int64, shape (65,)
+        Levels 2 and 3: trained rollouts by lag (0…63, and 64 or more), by (moment, unit): moments ``start``,
+        ``dequeue``, ``training`` and ``end`` (by the version of the last token), units ``updates`` and
+        ``publications``.
+    slot_ticks, trainer_ticks : dict of int
+        Levels 2 and 3: microseconds by what binds. Slots sum exactly to slots × measured time, the trainer
+        to the measured time.
+    length_deciles : dict of ndarray of int64, shape (10,)
+        Levels 2 and 3: rollouts ``trained``, ``dropped`` (of ready groups) and ``cancelled`` by decile of
+        the length law.
     """
+
+    lags: dict[tuple[str, str], np.ndarray]
+    slot_ticks: dict[str, int]
+    trainer_ticks: dict[str, int]
+    length_deciles: dict[str, np.ndarray]
 
     def __init__(
         self,
@@ -80,11 +95,13 @@ class PipelineResult:
         self.lag_counts = lag_counts
         self._columns = columns
 
-    def __getattr__(self, name: str) -> Any:
-        metrics = self.__dict__.get("metrics", {})
-        if name in metrics:
-            return metrics[name]
-        raise AttributeError(f"a result has no {name!r}; its metrics are {', '.join(metrics)}")
+    if not TYPE_CHECKING:  # type checkers see every metric by its name, so that a misspelt one is an error
+
+        def __getattr__(self, name: str) -> Any:
+            metrics = self.__dict__.get("metrics", {})
+            if name in metrics:
+                return metrics[name]
+            raise AttributeError(f"a result has no {name!r}; its metrics are {', '.join(metrics)}")
 
     def __repr__(self) -> str:
         shown = ("updates", "trained_tokens_per_second", "mean_lag", "mean_expected_normalized_ess")
@@ -115,7 +132,7 @@ class PipelineResult:
 
         columns = self._columns.get(table)
         if columns is None:
-            raise ConfigError(message(table, "was not recorded", None, f"Run again with {table}=True."))
+            raise ConfigError(table, "was not recorded", None, f"Run again with {table}=True.")
         return polars.DataFrame(
             {name: polars.Series(name, values.tolist()) for name, values in columns.items()}
         )
@@ -150,26 +167,14 @@ LAG_HISTOGRAMS = {
 
 
 class GeneralResult(PipelineResult):
-    """What one run of the general loop reports, beside everything of a :class:`PipelineResult`.
-
-    Attributes
-    ----------
-    lags : dict of ndarray of int64, shape (65,)
-        Trained rollouts by lag (0…63, and 64 or more), by (moment, unit): moments ``start``, ``dequeue``,
-        ``training`` and ``end`` (by the version of the last token), units ``updates`` and ``publications``.
-    slot_ticks, trainer_ticks : dict of int
-        Microseconds by what binds. Slots sum exactly to slots × measured time, the trainer to the measured
-        time.
-    length_deciles : dict of ndarray of int64, shape (10,)
-        Rollouts ``trained``, ``dropped`` (of ready groups) and ``cancelled`` by decile of the length law.
-    """
+    """What one run of the general loop reports: everything of a :class:`PipelineResult`."""
 
     def __init__(self, *arguments: Any, details: dict[str, Any]) -> None:
         super().__init__(*arguments)
-        self.lags: dict[tuple[str, str], np.ndarray] = details["lags"]
-        self.slot_ticks: dict[str, int] = details["slot_ticks"]
-        self.trainer_ticks: dict[str, int] = details["trainer_ticks"]
-        self.length_deciles: dict[str, np.ndarray] = details["length_deciles"]
+        self.lags = details["lags"]
+        self.slot_ticks = details["slot_ticks"]
+        self.trainer_ticks = details["trainer_ticks"]
+        self.length_deciles = details["length_deciles"]
 
 
 def slot_constraint_names(config: PipelineConfig) -> list[str]:
@@ -192,7 +197,7 @@ def slot_constraint_names(config: PipelineConfig) -> list[str]:
 
 def named(metrics: np.record) -> dict[str, Any]:
     """Give a record of metrics by name, as plain numbers."""
-    found = dict(zip(metrics.dtype.names, metrics.item()))
+    found = dict(zip(metrics.dtype.names or (), metrics.item()))
     found["stalled"] = bool(found["stalled"])
     return found
 
@@ -249,7 +254,7 @@ _LEAN_ROWS = (records.LEAN_BATCH, records.LEAN_TIMELINE, records.LEAN_ROLLOUT)
 
 
 def _batch_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
-    has_updates = "update" in rows.dtype.names
+    has_updates = "update" in (rows.dtype.names or ())
     return {
         "update": rows["update"].copy() if has_updates else np.arange(1, len(rows) + 1),
         "start": rows["start"] / 1e6,
@@ -294,7 +299,7 @@ def _rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.n
     # No end of sequence have those at the maximum of a law that really was cut.
     truncated = (rows["tokens"] == law.maximum) & law.cut_at_maximum
     return {
-        "number": rows["number"].copy() if "number" in rows.dtype.names else np.arange(len(rows)),
+        "number": rows["number"].copy() if "number" in (rows.dtype.names or ()) else np.arange(len(rows)),
         "tokens": rows["tokens"].copy(),
         "behaviour_version": rows["version"].copy(),
         "start": rows["start"] / 1e6,

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from .result import PipelineResult
 
 if TYPE_CHECKING:
-    from .lean import LeanRun
     from .run import Run
 
 
@@ -43,31 +42,28 @@ def simulate_pipeline(config: PipelineConfig, *, rollouts: bool = False) -> Pipe
     """
     if not isinstance(config, PipelineConfig):
         way_out = "Build one, as PipelineConfig(max_policy_lag=4)."
-        raise ConfigError(message("config", "must be a PipelineConfig", config, way_out))
-    if not config.is_level_1:
-        from .general import simulate_general
-
-        return simulate_general(config, rollouts=rollouts)
+        raise ConfigError("config", "must be a PipelineConfig", config, way_out)
     run = start_run(config, rollouts=rollouts)
     advance_run(run)
     return finish_run(run)
 
 
-def start_run(config: PipelineConfig, *, rollouts: bool = False) -> LeanRun:
-    """Put a level 1 run at time 0.
+def start_run(config: PipelineConfig, *, rollouts: bool = False) -> Run:
+    """Put a run of any level at time 0; it can stop anywhere, be saved, and go on.
 
-    Raises
-    ------
-    ConfigError
-        For a configuration with options of levels 2 or 3.
+    Examples
+    --------
+    >>> run = start_run(PipelineConfig(publication="pause", duration_seconds=30))
+    >>> advance_run(run, until_seconds=10), advance_run(run)
+    (False, True)
+    >>> finish_run(run).updates
+    2
     """
+    from .general import GeneralRun
     from .lean import LeanRun
 
-    if not config.is_level_1:
-        raise ConfigError(
-            message("config", "must be a level 1 configuration", config.to_dict(), "Use simulate_pipeline.")
-        )
-    return LeanRun(config, batches=True, timeline=True, rollouts=rollouts)
+    loop = LeanRun if config.is_level_1 else GeneralRun
+    return loop(config, batches=True, timeline=True, rollouts=rollouts)
 
 
 def advance_run(run: Run, until_seconds: float | None = None) -> bool:

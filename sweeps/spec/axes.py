@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, SupportsIndex, get_args
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from ...kernels.errors import ConfigError, message, nearest
-from ..config.checks import raise_config_error
+from ...kernels.errors import ConfigError, Finding, nearest
+from ..checks import RealNumber, WholeNumber, checked, findings_of
 from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
 from ..laws.lengths import LengthLaw, SecondsLaw
+from ..presets.registry import all_presets
+from ..presets.systems import SYSTEM, SystemLabel, checked_label
 
 MOST_VALUES = 10_000_000
 PRESET_PREFIX = "preset."
@@ -32,7 +35,8 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     Parameters
     ----------
     name : str
-        One of the three named axes, or any field of ``PipelineConfig`` but ``seed``.
+        One of the three named axes, ``system``, a preset's knob as ``preset.<knob>``, or any field of
+        ``PipelineConfig`` but ``seed``.
     where : str
         What to call the place in an error.
 
@@ -50,17 +54,16 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     if is_knob(field):
         return _checked_knob(field, where)
     if field == "seed":
-        raise ConfigError(message(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list."))
-    if field not in PipelineConfig.model_fields:
+        raise ConfigError(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list.")
+    if field == SYSTEM:
+        return field
+    if not is_field(field):
         if _knobs(f"{PRESET_PREFIX}{name}"):
             way_out = f"A preset's knob is swept as {PRESET_PREFIX}{name}."
-            raise ConfigError(message(where, "must name a field", name, way_out))
-        known = [*AXIS_FIELDS, *(known for known in PipelineConfig.model_fields if known != "seed")]
-        raise ConfigError(
-            message(
-                where, "must name a field or queue_cap, max_lag, sync_cadence", name, nearest(name, known)
-            ).strip()
-        )
+            raise ConfigError(where, "must name a field", name, way_out)
+        known = [SYSTEM, *AXIS_FIELDS, *(known for known in PipelineConfig.model_fields if known != "seed")]
+        rule = "must name a field or queue_cap, max_lag, sync_cadence"
+        raise ConfigError(where, rule, name, nearest(name, known))
     return field
 
 
@@ -69,35 +72,51 @@ def is_knob(field: str) -> bool:
     return field.startswith(PRESET_PREFIX)
 
 
+def is_field(name: str) -> bool:
+    """Tell whether an axis sets a field of the configuration; the others change rules: a knob, the system."""
+    return name in PipelineConfig.model_fields
+
+
+def axis_description(field: str) -> str:
+    """Say in a few words what an axis sets.
+
+    Examples
+    --------
+    >>> axis_description("max_policy_lag")
+    'largest lag, in versions, that may be trained'
+    >>> axis_description("system")
+    'the real system whose rules hold: a preset, with its knobs'
+    """
+    if field == SYSTEM:
+        return "the real system whose rules hold: a preset, with its knobs"
+    return str(PipelineConfig.model_fields[field].description) if is_field(field) else f"knob {field}"
+
+
 def _knobs(field: str) -> list[Any]:
     """Give the knobs of that name, of all presets."""
-    from ..presets.registry import all_presets
-
     name = field.removeprefix(PRESET_PREFIX)
     return [knob for preset in all_presets().values() for knob in preset.knobs if knob.name == name]
 
 
 def _checked_knob(field: str, where: str) -> str:
     if not _knobs(field):
-        from ..presets.registry import all_presets
-
         known = {f"{PRESET_PREFIX}{knob.name}" for preset in all_presets().values() for knob in preset.knobs}
         hint = nearest(field, known) or "`lagsweep presets NAME` lists a preset's knobs."
-        raise ConfigError(message(where, "must name a knob of the preset", field, hint))
+        raise ConfigError(where, "must name a knob of the preset", field, hint)
     return field
 
 
 def allows_none(field: str) -> bool:
     """Tell whether a field may be left empty (``none`` in a spec file or on the command line)."""
-    if is_knob(field):
-        return True
+    if not is_field(field):
+        return is_knob(field)
     return type(None) in get_args(PipelineConfig.model_fields[field].annotation)
 
 
 def is_whole(field: str) -> bool:
     """Tell whether a field takes whole numbers."""
-    if is_knob(field):
-        return all(type(knob.default) is int for knob in _knobs(field))
+    if not is_field(field):
+        return is_knob(field) and all(type(knob.default) is int for knob in _knobs(field))
     annotation = PipelineConfig.model_fields[field].annotation
     return annotation is int or int in [getattr(part, "__origin__", part) for part in get_args(annotation)]
 
@@ -117,11 +136,13 @@ def checked_value(field: str, value: Any, where: str) -> Any:
     """
     if field in _LAWS:
         return _checked_law(field, read_none(field, value), where)
+    if field == SYSTEM:
+        return checked_label(value, where)
     if is_knob(field):  # the preset itself knows its range
         value = value.item() if isinstance(value, np.generic) else read_none(field, value)
         if value is None or isinstance(value, bool | int | str) or math.isfinite(value):
             return value
-        raise ConfigError(message(where, "must be finite", value, "Give a finite number."))
+        raise ConfigError(where, "must be finite", value, "Give a finite number.")
     if field not in _ADAPTERS:
         info = PipelineConfig.model_fields[field]
         kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
@@ -129,11 +150,8 @@ def checked_value(field: str, value: Any, where: str) -> Any:
     try:
         return _ADAPTERS[field].validate_python(read_none(field, value))
     except ValidationError as error:
-        try:
-            raise_config_error(error, PipelineConfig.model_fields, prefix="@")
-        except ConfigError as worded:
-            lines = [where + line[line.index(":") :] for line in str(worded).splitlines()]
-            raise ConfigError("\n".join(dict.fromkeys(lines))) from None
+        found = findings_of(error, PipelineConfig.model_fields)
+        raise ConfigError(*(finding._replace(field=where) for finding in found)) from None
 
 
 def _checked_law(field: str, value: Any, where: str) -> Any:
@@ -144,8 +162,8 @@ def _checked_law(field: str, value: Any, where: str) -> Any:
         try:
             return law.from_dict(value)
         except ConfigError as error:
-            raise ConfigError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from None
-    raise ConfigError(message(where, "must be a law", value, f"Build one, as {law.__name__}.fixed(2)."))
+            raise error.within(f"{where}: ") from None
+    raise ConfigError(where, "must be a law", value, f"Build one, as {law.__name__}.fixed(2).")
 
 
 def expand(name: str, given: Any, where: str = "axes") -> list[Any]:
@@ -176,12 +194,10 @@ def expand(name: str, given: Any, where: str = "axes") -> list[Any]:
     if isinstance(given, Mapping):
         return _expand_range(name, given, place)
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ConfigError(message(place, "must be a list of values or a range", given, f"Write [{given!r}]."))
+        raise ConfigError(place, "must be a list of values or a range", given, f"Write [{given!r}].")
     values = [item.item() if isinstance(item, np.generic) else item for item in given]
     if not values:
-        raise ConfigError(
-            message(place, "must have at least one value", values, "Give values, or drop the axis.")
-        )
+        raise ConfigError(place, "must have at least one value", values, "Give values, or drop the axis.")
     return values
 
 
@@ -189,22 +205,18 @@ def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
     for key in given:
         if key not in _RANGE_KEYS:
             hint = nearest(str(key), _RANGE_KEYS) or f"Known keys: {', '.join(_RANGE_KEYS)}."
-            raise ConfigError(message(f"{place}.{key}", "is not a key of a range", given[key], hint))
+            raise ConfigError(f"{place}.{key}", "is not a key of a range", given[key], hint)
     low, high = (_end(given, key, place) for key in ("from", "to"))
     if high < low:
-        raise ConfigError(
-            message(f"{place}.to", f"must be at least from, which is {low}", high, "Swap them.")
-        )
+        raise ConfigError(f"{place}.to", f"must be at least from, which is {low}", high, "Swap them.")
     scale = given.get("scale", "linear")
     if scale not in ("linear", "log"):
-        raise ConfigError(
-            message(f"{place}.scale", "must be 'linear' or 'log'", scale, "Choose one of them.")
-        )
+        raise ConfigError(f"{place}.scale", "must be 'linear' or 'log'", scale, "Choose one of them.")
     whole = is_whole(field_of_axis(name))
     if "count" in given:
         numbers = _by_count(given, low, high, scale, place)
     elif scale == "log":
-        raise ConfigError(message(f"{place}.count", "is required with scale 'log'", None, "Give count = 5."))
+        raise ConfigError(f"{place}.count", "is required with scale 'log'", None, "Give count = 5.")
     else:
         numbers = _by_step(given, low, high, place)
     # Rounding a fine range to whole numbers may repeat one; the axis then has it once.
@@ -213,22 +225,23 @@ def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
 
 def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
     value = given.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise ConfigError(message(f"{place}.{key}", "must be a finite number", value, f"Give {key} = 1."))
-    return value.item() if isinstance(value, np.generic) else value
+    number = checked(
+        RealNumber, f"{place}.{key}", value, rule="must be a finite number", way_out=f"Give {key} = 1."
+    )
+    # A whole number stays exact.
+    return operator.index(value) if isinstance(value, SupportsIndex) else float(number)
 
 
 def _by_count(given: Mapping[str, Any], low: float, high: float, scale: str, place: str) -> list[float]:
-    count = given["count"]
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_VALUES:
-        raise ConfigError(
-            message(f"{place}.count", "must be a whole number from 1", count, "Give count = 5.")
-        )
+    rule, way_out = "must be a whole number from 1", "Give count = 5."
+    count = checked(
+        WholeNumber, f"{place}.count", given["count"], low=1, high=MOST_VALUES, rule=rule, way_out=way_out
+    )
     if "step" in given:
-        raise ConfigError(message(f"{place}.step", "excludes count", given["step"], "Give one of the two."))
+        raise ConfigError(f"{place}.step", "excludes count", given["step"], "Give one of the two.")
     if scale == "log":
         if low <= 0:
-            raise ConfigError(message(f"{place}.from", "must be above 0 with scale 'log'", low, "Raise it."))
+            raise ConfigError(f"{place}.from", "must be above 0 with scale 'log'", low, "Raise it.")
         numbers = np.exp(np.linspace(math.log(low), math.log(high), count))
     else:
         numbers = np.linspace(low, high, count)
@@ -240,12 +253,10 @@ def _by_count(given: Mapping[str, Any], low: float, high: float, scale: str, pla
 def _by_step(given: Mapping[str, Any], low: float, high: float, place: str) -> list[Any]:
     step = _end(given, "step", place) if "step" in given else 1
     if step <= 0:
-        raise ConfigError(message(f"{place}.step", "must be above 0", step, "Give a positive step."))
+        raise ConfigError(f"{place}.step", "must be above 0", step, "Give a positive step.")
     count = math.floor((high - low) / step * (1 + 1e-12) + 1e-9) + 1
     if count > MOST_VALUES:
-        raise ConfigError(
-            message(f"{place}.step", f"must give at most {MOST_VALUES} values", step, "Enlarge it.")
-        )
+        raise ConfigError(f"{place}.step", f"must give at most {MOST_VALUES} values", step, "Enlarge it.")
     return [low + index * step for index in range(count)]
 
 
@@ -266,23 +277,24 @@ def checked_axis(
     """
     field = field_of_axis(name, where)
     place = f"{where}.{name}"
-    findings, checked = [], []
+    findings: list[Finding] = []
+    checked = []
     for value in values:
         try:
             checked.append(checked_value(field, value, place))
         except ConfigError as error:
-            findings.append(str(error))
+            findings += error.findings
     if not findings and distinct:
         seen: set[str] = set()
         for value in checked:
             key = identity(value)
             if key in seen:
                 findings.append(
-                    message(place, "must not repeat a value", label(value), "Give each value once.")
+                    Finding(place, "must not repeat a value", label(value), "Give each value once.")
                 )
             seen.add(key)
     if findings:
-        raise ConfigError("\n".join(dict.fromkeys(findings)))
+        raise ConfigError(*findings)
     return tuple(checked)
 
 
@@ -296,6 +308,8 @@ def plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple):
         return [plain(item) for item in value]
+    if isinstance(value, SystemLabel):
+        return str(value)
     return value.model_dump() if isinstance(value, Limit) else value
 
 
@@ -307,7 +321,7 @@ def identity(value: Any) -> str:
         if rows is not None:
             content["rows"] = rows.digest
     else:
-        content = plain(value)
+        content = value.identity if isinstance(value, SystemLabel) else plain(value)
     if type(content) in (int, float):
         return repr(content)  # as json.dumps writes it, many times faster
     return json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, Finding, nearest
+from ..checks import Counted, checked
 from ..config.config import PipelineConfig
 from ..config.rules import contradictions
 from .axes import PRESET_PREFIX, checked_value, field_of_axis, identity, label
@@ -34,15 +35,15 @@ def configs_of(
     return [unchecked_config(base, design.settings(int(cell))) for cell in cells]
 
 
-def contradicting_cells(spec: SweepSpec) -> list[tuple[str, str]]:
+def contradicting_cells(spec: SweepSpec) -> list[tuple[str, Finding]]:
     """List the cells whose settings contradict each other, excluded ones apart, each with what is wrong."""
     found = []
     for cell in _cells_that_differ(spec):
         try:
-            texts = contradictions(unchecked_config(spec.base, spec.design.settings(int(cell))))
+            wrong = contradictions(unchecked_config(spec.base, spec.design.settings(int(cell))))
         except ConfigError as error:  # a preset's own rules
-            texts = str(error).splitlines()
-        found += [(describe_cell(spec.design, int(cell)), text) for text in texts]
+            wrong = list(error.findings)
+        found += [(describe_cell(spec.design, int(cell)), finding) for finding in wrong]
     return found
 
 
@@ -92,20 +93,13 @@ def find_cell(spec: SweepSpec, cell: Any) -> int:
     """
     if isinstance(cell, Mapping):
         return _by_values(spec, cell)
-    if (
-        isinstance(cell, bool)
-        or not np.issubdtype(np.asarray(cell).dtype, np.integer)
-        or np.asarray(cell).ndim
-    ):
-        raise ConfigError(
-            message("cell", "must be a cell's id or its axis values", cell, "Use int(ds.cell[...]).")
-        )
-    places = np.flatnonzero(spec.cell_ids.reshape(-1) == int(cell))
+    rule, way_out = "must be a cell's id or its axis values", "Use int(ds.cell[...])."
+    one = cell.item() if getattr(cell, "ndim", None) == 0 else cell  # ds.cell[...] itself is an array
+    number = checked(Counted, "cell", one, rule=rule, way_out=way_out)
+    places = np.flatnonzero(spec.cell_ids.reshape(-1) == number)
     if not len(places):
         raise ConfigError(
-            message(
-                "cell", "must be the id of a cell of this sweep", int(cell), "The coordinate cell lists them."
-            )
+            "cell", "must be the id of a cell of this sweep", int(cell), "The coordinate cell lists them."
         )
     return int(places[0])
 
@@ -118,7 +112,7 @@ def _by_values(spec: SweepSpec, wanted: Mapping[str, Any]) -> int:
         axis = name if name in design.columns else by_field.get(field_of_axis(name, "cell"))
         if axis is None:
             hint = nearest(name, design.columns) or f"Axes: {', '.join(design.columns)}."
-            raise ConfigError(message("cell", "must name axes of this sweep", name, hint))
+            raise ConfigError("cell", "must name axes of this sweep", name, hint)
         dim, values = design.columns[axis]
         labels = design.coordinates()[axis][1]
         if labels.dtype.kind == "U" and value in labels:
@@ -130,5 +124,5 @@ def _by_values(spec: SweepSpec, wanted: Mapping[str, Any]) -> int:
     places = np.flatnonzero(matches.reshape(-1))
     if len(places) != 1:
         rule = "must fit exactly one cell" if len(places) else "must fit a cell of this sweep"
-        raise ConfigError(message("cell", f"{rule}, fits {len(places)}", dict(wanted), "Name every axis."))
+        raise ConfigError("cell", f"{rule}, fits {len(places)}", dict(wanted), "Name every axis.")
     return int(places[0])

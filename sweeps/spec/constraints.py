@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, nearest
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -81,7 +81,7 @@ def kept_cells(constraint: str, columns: Mapping[str, Any], known: Mapping[str, 
 def _refusal(
     constraint: str, rule: str, way_out: str = "Write it as 'queue_cap >= 2 * batch_tokens'."
 ) -> ConfigError:
-    return ConfigError(message("constraints", rule, constraint, way_out))
+    return ConfigError("constraints", rule, constraint, way_out)
 
 
 def _value(node: ast.AST, columns: Mapping[str, Any], known: Mapping[str, Any], text: str) -> Any:

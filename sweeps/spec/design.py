@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError, Finding, nearest
+from ..checks import WholeNumber, checked
 from .axes import (
     checked_axis,
     coordinate,
@@ -113,7 +114,7 @@ def design_from_groups(groups: Sequence[Mapping[str, Sequence[Any]]], where: str
     lengths = [len(next(iter(group.values()))) for group in checked]
     if math.prod(lengths) > MOST_CELLS:
         raise ConfigError(
-            message(where, f"must give at most {MOST_CELLS} cells", math.prod(lengths), "Use fewer values.")
+            where, f"must give at most {MOST_CELLS} cells", math.prod(lengths), "Use fewer values."
         )
     if all(len(group) == 1 for group in checked):
         names = [name for group in checked for name in group]
@@ -130,7 +131,7 @@ def design_from_groups(groups: Sequence[Mapping[str, Sequence[Any]]], where: str
 
 
 def _checked_groups(groups: Sequence[Mapping[str, Any]], where: str) -> list[dict[str, tuple[Any, ...]]]:
-    findings: list[str] = []
+    findings: list[Finding] = []
     fields: dict[str, str] = {}
     checked: list[dict[str, tuple[Any, ...]]] = []
     for group in groups:
@@ -140,27 +141,25 @@ def _checked_groups(groups: Sequence[Mapping[str, Any]], where: str) -> list[dic
                 field = field_of_axis(name, where)
                 if field in fields:
                     raise ConfigError(
-                        message(
-                            f"{where}.{name}",
-                            f"sets the field of axis {fields[field]!r} again",
-                            name,
-                            "Drop one.",
-                        )
+                        f"{where}.{name}",
+                        f"sets the field of axis {fields[field]!r} again",
+                        name,
+                        "Drop one.",
                     )
                 fields[field] = name
                 columns[name] = checked_axis(
                     name, expand(name, given, where), where, distinct=len(group) == 1
                 )
             except ConfigError as error:
-                findings.append(str(error))
+                findings += error.findings
         if len({len(values) for values in columns.values()}) > 1:
             lengths = {name: len(values) for name, values in columns.items()}
             findings.append(
-                message(where, "zipped axes must have equally many values", lengths, "Even them out.")
+                Finding(where, "zipped axes must have equally many values", lengths, "Even them out.")
             )
         checked.append(columns)
     if findings:
-        raise ConfigError("\n".join(findings))
+        raise ConfigError(*findings)
     return checked
 
 
@@ -170,12 +169,7 @@ def _refuse_repeated_points(columns: Mapping[str, tuple[int, tuple[Any, ...]]], 
     for number, row in enumerate(rows):
         if row in seen:
             raise ConfigError(
-                message(
-                    where,
-                    f"must not repeat a point (point {number})",
-                    dict(zip(columns, row)),
-                    "Give it once.",
-                )
+                where, f"must not repeat a point (point {number})", dict(zip(columns, row)), "Give it once."
             )
         seen.add(row)
 
@@ -211,16 +205,12 @@ def sampled_group(
 
     if method not in SAMPLING_METHODS:
         hint = nearest(str(method), SAMPLING_METHODS) or "Choose one of them."
-        raise ConfigError(
-            message("sample.method", f"must be one of {', '.join(SAMPLING_METHODS)}", method, hint)
-        )
-    for name, value in (("points", points), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < (1 if name == "points" else 0):
-            raise ConfigError(
-                message(f"sample.{name}", "must be a whole number", value, f"Give {name} = 64.")
-            )
+        raise ConfigError("sample.method", f"must be one of {', '.join(SAMPLING_METHODS)}", method, hint)
+    rule = "must be a whole number"
+    points = checked(WholeNumber, "sample.points", points, low=1, rule=rule, way_out="Give points = 64.")
+    seed = checked(WholeNumber, "sample.seed", seed, low=0, rule=rule, way_out="Give seed = 64.")
     if not ranges:
-        raise ConfigError(message(where, "must have ranges to sample", {}, "Give an [axes] section."))
+        raise ConfigError(where, "must have ranges to sample", {}, "Give an [axes] section.")
     if method == "sobol":
         engine: Any = qmc.Sobol(d=len(ranges), scramble=True, rng=np.random.default_rng(seed))
         # A power of two keeps the sequence balanced (and SciPy quiet); the first of them are used.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..config.config import PipelineConfig
-from .axes import identity, is_knob
+from .axes import identity, is_field
 from .design import Design
 
 FINGERPRINT_VERSION = 1
@@ -39,8 +39,8 @@ _DEFAULTS: dict[str, str] = {}
 
 
 def _default(field: str) -> str:
-    if is_knob(field):
-        return ""  # a knob's default is its preset's
+    if not is_field(field):
+        return ""  # a knob's default is its preset's, and a system has none
     if field not in _DEFAULTS:
         default = PipelineConfig.model_fields[field].get_default(call_default_factory=True)
         _DEFAULTS[field] = identity(default)

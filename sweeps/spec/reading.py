@@ -1,4 +1,4 @@
-"""Sweep specs in TOML: read them with every error naming file, section and key, and write them back.
+"""Sweep specs in TOML: read with every error naming file, section and key.
 
 Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``baseline``, ``masks``, ``tables``),
 ``[base]`` (fields of the configuration, or ``preset``), ``[axes]``, ``[[zip]]`` (axes that go together),
@@ -8,18 +8,22 @@ to draw from). TOML has no null: the text ``none`` stands for it where a field m
 
 from __future__ import annotations
 
-import json
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
+from ..checks import NOT_A_FIELD, Flag, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig
+from ..laws.lengths import LengthLaw, SecondsLaw
+from ..presets.registry import find_preset, preset_config
+from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from .axes import PRESET_PREFIX, read_none
 from .design import sampled_group
-from .spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec, make_spec
+from .make import make_spec
+from .spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec
 
 TOP_KEYS = (
     "version", "name", "seeds", "constraints", "until", "baseline", "masks", "tables",
@@ -41,7 +45,7 @@ def read_spec_file(path: Path, **changes: Any) -> SweepSpec:
     try:
         return spec_from_sections(content, folder=path.parent, **changes)
     except ConfigError as error:
-        raise ConfigError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+        raise error.within(f"{path}: ") from None
 
 
 def read_sections(path: Path) -> dict[str, Any]:
@@ -57,10 +61,11 @@ def read_sections(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
-            message("spec", f"must be a readable file: {reason}", str(path), "Check the path.")
+            "spec", f"must be a readable file: {reason}", str(path), "Check the path."
         ) from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: must be valid TOML: {error}. Mend that line.") from None
+        rule = f"must be valid TOML: {error}"
+        raise ConfigError(str(path), rule, NO_VALUE, "Mend that line.") from None
 
 
 def spec_from_sections(
@@ -90,8 +95,11 @@ def spec_from_sections(
     top = {**content, **(top_changes or {})}
     _check_keys(top)
     axes = _axes_with_changes(_with_knobs(_section(content, "axes")), axis_changes or {})
-    base = read_base(_section(content, "base"), folder, base_changes or {})
     groups = _groups(top, axes, folder)
+    section = _section(content, "base")
+    if any(SYSTEM in group for group in groups):
+        section.setdefault("preset", WORKLOAD)
+    base = read_base(section, folder, base_changes or {})
     return make_spec(
         base,
         groups,
@@ -116,20 +124,18 @@ def _check_keys(top: Mapping[str, Any]) -> None:
             way_out = "Move it under [axes]."
         else:
             way_out = nearest(key, TOP_KEYS) or f"Known sections and keys: {', '.join(TOP_KEYS)}."
-        findings.append(message(key, "is not a key of the top level", top[key], way_out))
+        findings.append(Finding(key, "is not a key of the top level", top[key], way_out))
     version = top.get("version", SPEC_VERSION)
     if version != SPEC_VERSION:
-        findings.append(message("version", f"must be {SPEC_VERSION}", version, "Use a newer lagsweep."))
+        findings.append(Finding("version", f"must be {SPEC_VERSION}", version, "Use a newer lagsweep."))
     if findings:
-        raise ConfigError("\n".join(findings))
+        raise ConfigError(*findings)
 
 
 def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     section = content.get(name, {})
     if not isinstance(section, Mapping):
-        raise ConfigError(
-            message(name, "must be a section", section, f"Write [{name}] and its keys below it.")
-        )
+        raise ConfigError(name, "must be a section", section, f"Write [{name}] and its keys below it.")
     return dict(section)
 
 
@@ -137,15 +143,12 @@ def _strings(top: Mapping[str, Any], key: str) -> list[str]:
     value = top.get(key, [])
     value = [value] if isinstance(value, str) else value
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        raise ConfigError(message(key, "must be a list of texts", value, f'Write {key} = ["..."].'))
+        raise ConfigError(key, "must be a list of texts", value, f'Write {key} = ["..."].')
     return list(value)
 
 
 def _flag(top: Mapping[str, Any], key: str, default: bool) -> bool:
-    value = top.get(key, default)
-    if not isinstance(value, bool):
-        raise ConfigError(message(key, "must be true or false", value, f"Write {key} = true."))
-    return value
+    return checked(Flag, key, top.get(key, default), way_out=f"Write {key} = true.")
 
 
 def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]) -> PipelineConfig:
@@ -163,8 +166,8 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
     fields = {name: _read_field(name, value, folder) for name, value in wanted.items()}
     misplaced = [name for name in fields if name in AXIS_FIELDS and name not in knobs]
     if misplaced:
-        lines = [
-            message(
+        findings = [
+            Finding(
                 f"base.{name}",
                 "is the name of an axis",
                 wanted[name],
@@ -172,46 +175,37 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
             )
             for name in misplaced
         ]
-        raise ConfigError("\n".join(lines))
+        raise ConfigError(*findings)
     try:
         if preset is None:
             return PipelineConfig(**fields)
-        from ..presets.registry import preset_config
-
-        return preset_config(preset, **fields)
+        return workload_config(**fields) if preset == WORKLOAD else preset_config(preset, **fields)
     except ConfigError as error:
-        raise ConfigError("\n".join(_in_base(line) for line in str(error).splitlines())) from None
+        raise ConfigError(*(_in_base(finding) for finding in error.findings)) from None
 
 
 def _knob_names(preset: Any) -> tuple[str, ...]:
-    if preset is None:
+    if preset in (None, WORKLOAD):
         return ()
-    from ..presets.registry import find_preset
-
     return tuple(knob.name for knob in find_preset(preset).knobs)
 
 
-def _in_base(line: str) -> str:
+def _in_base(finding: Finding) -> Finding:
     """Put the section before the field, and say where a name that is an axis belongs."""
-    placed = line if line.startswith("base.") else f"base.{line}"
-    name = placed[len("base.") :].split(":")[0]
-    if "is not a known field" in placed:
-        axis = re.match(r"Did you mean '(\w+)'", nearest(name, AXIS_FIELDS))
-        if axis:
-            placed += f" The axis {axis[1]} is {AXIS_FIELDS[axis[1]]} here, or belongs under [axes]."
-    return placed
+    axis = get_close_matches(finding.field, AXIS_FIELDS, n=1)
+    if finding.rule == NOT_A_FIELD and axis:
+        belongs = f"The axis {axis[0]} is {AXIS_FIELDS[axis[0]]} here, or belongs under [axes]."
+        finding = finding._replace(way_out=f"{finding.way_out} {belongs}")
+    return finding.within("base.")
 
 
 def _read_field(name: str, value: Any, folder: Path | None) -> Any:
     if name in _LAWS and isinstance(value, Mapping):
-        from ..laws.lengths import LengthLaw, SecondsLaw
-
         law = LengthLaw if name == "response_length" else SecondsLaw
         try:
             return law.from_dict(value, folder=folder) if folder is not None else law.from_dict(value)
         except ConfigError as error:
-            lines = str(error).splitlines()
-            raise ConfigError("\n".join(f"base.{name}: {line}" for line in lines)) from None
+            raise error.within(f"base.{name}: ") from None
     return read_none(name, value) if name in PipelineConfig.model_fields else value
 
 
@@ -243,7 +237,7 @@ def _groups(top: Mapping[str, Any], axes: dict[str, Any], folder: Path | None) -
         for key in sample:
             if key not in SAMPLE_KEYS:
                 hint = nearest(key, SAMPLE_KEYS) or f"Known keys: {', '.join(SAMPLE_KEYS)}."
-                raise ConfigError(message(f"sample.{key}", "is not a known key", sample[key], hint))
+                raise ConfigError(f"sample.{key}", "is not a known key", sample[key], hint)
         groups.append(
             sampled_group(
                 axes,
@@ -267,7 +261,7 @@ def _groups(top: Mapping[str, Any], axes: dict[str, Any], folder: Path | None) -
 def _tables(top: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     value = top.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise ConfigError(message(key, "must be a list of tables", value, f"Write [[{key}]] before each."))
+        raise ConfigError(key, "must be a list of tables", value, f"Write [[{key}]] before each.")
     return [dict(item) for item in value]
 
 
@@ -284,63 +278,6 @@ def _columns_of_points(points: Sequence[Mapping[str, Any]], folder: Path | None)
         if set(point) != set(names):
             odd = sorted(set(point) ^ set(names))
             raise ConfigError(
-                message("points", f"must all set {', '.join(names)} (point {number})", odd, "Even them out.")
+                "points", f"must all set {', '.join(names)} (point {number})", odd, "Even them out."
             )
     return {name: _read_values(name, [point[name] for point in points], folder) for name in names}
-
-
-def spec_to_toml(spec: SweepSpec) -> str:
-    """Write a spec as TOML that :func:`read_spec_file` reads back to the same spec.
-
-    Examples
-    --------
-    >>> spec = make_spec(PipelineConfig(max_policy_lag=4), {"sync_cadence": [1, 2]}, seeds=3)
-    >>> print(spec_to_toml(spec))
-    version = 1
-    name = "sweep"
-    seeds = { first = 0, count = 3 }
-    baseline = false
-    <BLANKLINE>
-    [base]
-    max_policy_lag = 4
-    <BLANKLINE>
-    [axes]
-    sync_cadence = [1, 2]
-    <BLANKLINE>
-    """
-    content = spec.to_plain()
-    sections = {
-        "base": content.pop("base"),
-        "axes": content.pop("axes", None),
-        "zip": content.pop("zip", None),
-    }
-    lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
-    for name, section in sections.items():
-        if not section:
-            continue
-        title = f"[[{name}]]" if isinstance(section, list) else f"[{name}]"
-        keys = section[0] if isinstance(section, list) else section
-        lines += ["", title, *(f"{key} = {_toml(value)}" for key, value in keys.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    """Write one value in TOML's own notation, on one line."""
-    if value is None:
-        return '"none"'
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=True)  # JSON's escapes are TOML's too
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{_toml_key(str(key))} = {_toml(item)}" for key, item in value.items())
-        return f"{{ {inside} }}"
-    return f"[{', '.join(_toml(item) for item in value)}]"
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
+from ..checks import WholeNumber, checked
 
 MOST_SEEDS = 50_000_000
 
@@ -35,31 +34,29 @@ def read_seeds(seeds: Any, first: int = 0) -> tuple[int, ...]:
     if isinstance(seeds, dict) and set(seeds) == {"first", "count"}:
         first, seeds = _whole(seeds["first"]), seeds["count"]
     if isinstance(seeds, bool | str | bytes | dict):
-        raise ConfigError(message("seeds", "must be a number or a list of seeds", seeds, "Give seeds = 100."))
+        raise ConfigError("seeds", "must be a number or a list of seeds", seeds, "Give seeds = 100.")
     if isinstance(seeds, Iterable):
         values = tuple(_whole(seed) for seed in seeds)
         if not values:
-            raise ConfigError(
-                message("seeds", "must have at least one seed", list(values), "Give seeds = 100.")
-            )
+            raise ConfigError("seeds", "must have at least one seed", list(values), "Give seeds = 100.")
         if len(set(values)) < len(values):
             repeated = next(seed for index, seed in enumerate(values) if seed in values[:index])
-            raise ConfigError(message("seeds", "must not repeat a seed", repeated, "Give each seed once."))
+            raise ConfigError("seeds", "must not repeat a seed", repeated, "Give each seed once.")
         return values
     count = _whole(seeds)
     if not 1 <= count <= MOST_SEEDS:
-        raise ConfigError(message("seeds", f"must be from 1 to {MOST_SEEDS}", count, "Give seeds = 100."))
+        raise ConfigError("seeds", f"must be from 1 to {MOST_SEEDS}", count, "Give seeds = 100.")
     if first + count > 2**64:
-        raise ConfigError(message("seeds", "must stay below 2**64", first + count - 1, "Start lower."))
+        raise ConfigError("seeds", "must stay below 2**64", first + count - 1, "Start lower.")
     return tuple(range(first, first + count))
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise ConfigError(message("seeds", "must be whole numbers", value, "Give seeds = 100, or a list."))
-    if not 0 <= int(value) < 2**64:
-        raise ConfigError(message("seeds", "must be from 0 to 2**64 - 1", int(value), "Choose another seed."))
-    return int(value)
+    way_out = "Give seeds = 100, or a list."
+    seed = checked(WholeNumber, "seeds", value, rule="must be whole numbers", way_out=way_out)
+    if not 0 <= seed < 2**64:
+        raise ConfigError("seeds", "must be from 0 to 2**64 - 1", seed, "Choose another seed.")
+    return seed
 
 
 def seeds_to_plain(seeds: Sequence[int]) -> Any:
@@ -98,5 +95,5 @@ def seeds_from_text(text: str) -> Any:
         return int(text.replace("_", ""))
     except ValueError:
         raise ConfigError(
-            message("seeds", "must be a number, a list or a range", text, "Write 100, 0,5,9 or 100..149.")
+            "seeds", "must be a number, a list or a range", text, "Write 100, 0,5,9 or 100..149."
         ) from None

@@ -20,19 +20,15 @@ cells whose difference is surely smaller than that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
-from ...kernels.pipeline.metrics import METRIC_BY_NAME
-from ..execute.units import choose_chunks
+from ...kernels.errors import ConfigError, nearest
+from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric
 
 if TYPE_CHECKING:
-    from ..execute.plan import Part
-    from ..execute.progress import Progress
     from .spec import SweepSpec
 
 FIRST_LOOK = 32
@@ -81,11 +77,6 @@ class Rule:
         while looks[-1] < seeds:
             looks.append(min(2 * looks[-1], seeds))
         return looks
-
-    def chunks(self, cell_shape: tuple[int, ...], seeds: int, unit_runs: int) -> tuple[int, ...]:
-        """Choose units whose seeds end at the looks."""
-        seed_chunk = min(FIRST_LOOK, seeds)
-        return (*choose_chunks(cell_shape, 1, max(1, unit_runs // seed_chunk))[:-1], seed_chunk)
 
     def enough(self, values: np.ndarray, open_cells: np.ndarray, looks: int) -> np.ndarray:
         """Tell which open cells need no more seeds.
@@ -163,23 +154,19 @@ def parse_rule(text: str) -> Rule:
     )
     if found is None:
         raise ConfigError(
-            message(
-                "until",
-                "must read 'METRIC within 1%', 'METRIC within 0.5' or 'best METRIC resolved'",
-                text,
-                "Write until = 'trained_tokens_per_second within 1%'.",
-            )
+            "until",
+            "must read 'METRIC within 1%', 'METRIC within 0.5' or 'best METRIC resolved'",
+            text,
+            "Write until = 'trained_tokens_per_second within 1%'.",
         )
     parts = found.groupdict()
     if parts["metric"] not in METRIC_BY_NAME:
         hint = nearest(parts["metric"], METRIC_BY_NAME)
-        raise ConfigError(message("until", "must name a metric", parts["metric"], hint))
+        raise ConfigError("until", "must name a metric", parts["metric"], hint)
     amount = float(parts["amount"] or 0.0)
     confidence = float(parts["confidence"] or 95.0) / 100
     if not 0.5 <= confidence < 1 or (found.re is _WITHIN and amount <= 0):
-        raise ConfigError(
-            message("until", "must have a width above 0 and 50% to 100%", text, "Write within 1%.")
-        )
+        raise ConfigError("until", "must have a width above 0 and 50% to 100%", text, "Write within 1%.")
     return Rule(
         metric=parts["metric"],
         kind="within" if found.re is _WITHIN else "best",
@@ -190,6 +177,11 @@ def parse_rule(text: str) -> Rule:
     )
 
 
+def reported_metrics(spec: SweepSpec) -> tuple[Metric, ...]:
+    """Give the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option."""
+    return METRICS if spec.is_level_1 else (*METRICS, *GENERAL_METRICS)
+
+
 def check_metric(rule: Rule, spec: SweepSpec) -> None:
     """Refuse a rule about a metric that the sweep does not report.
 
@@ -197,58 +189,11 @@ def check_metric(rule: Rule, spec: SweepSpec) -> None:
     ------
     ConfigError
     """
-    from ..execute.plan import is_level_1, reported_metrics
-
-    known = [metric.name for metric in reported_metrics(not is_level_1(spec))]
+    known = [metric.name for metric in reported_metrics(spec)]
     if rule.metric not in known:
         raise ConfigError(
-            message(
-                "until",
-                "must name a metric that this sweep reports",
-                rule.metric,
-                nearest(rule.metric, known) or "Levels 2 and 3 report more.",
-            )
+            "until",
+            "must name a metric that this sweep reports",
+            rule.metric,
+            nearest(rule.metric, known) or "Levels 2 and 3 report more.",
         )
-
-
-RunMask = Callable[[np.ndarray, int, int], None]
-ReadValues = Callable[[str, int], np.ndarray]
-
-
-def run_rounds(rule: Rule, part: Part, run: RunMask, read: ReadValues, progress: Progress) -> dict[str, Any]:
-    """Run a part's cells until each has seeds enough.
-
-    Parameters
-    ----------
-    rule : Rule
-    part : Part
-    run : callable
-        Given the open cells (bool, flat) and a range of seeds, does these runs, unless they were done before.
-    read : callable
-        Given a metric and a number of seeds, gives its values (cells, seeds), NaN where not done.
-    progress : Progress
-
-    Returns
-    -------
-    dict
-        ``runs`` done, ``fixed`` (had all cells the seeds of the neediest), ``open`` (cells that ran out of
-        seeds first), ``seeds`` per cell.
-    """
-    looks = rule.looks(len(part.seeds))
-    open_cells = ~part.excluded.reshape(-1)
-    counted, seeds, before = open_cells.copy(), np.zeros(open_cells.size, np.int64), 0
-    for look in looks:
-        run(open_cells, before, look)
-        seeds[open_cells], before = look, look
-        open_cells = open_cells & ~rule.enough(read(rule.metric, look), open_cells, len(looks))
-        progress.note(f"until: {look} seeds, {int(open_cells.sum())} of {int(counted.sum())} cells need more")
-        if not open_cells.any():
-            break
-    done, fixed = int(seeds.sum()), int(seeds.max()) * int(counted.sum())
-    saved = 1 - done / fixed if fixed else 0.0
-    progress.note(f"until: {done:,} runs in place of {fixed:,} at equal seeds, {saved:.0%} saved")
-    if open_cells.any():
-        progress.note(
-            f"until: {int(open_cells.sum())} cells ran out of seeds first; give more than {len(part.seeds)}"
-        )
-    return {"runs": done, "fixed": fixed, "open": int(open_cells.sum()), "seeds": seeds}

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...kernels.errors import StoreError
 from ..config.config import PipelineConfig
-from .axes import identity, label
+from .axes import field_of_axis, identity, is_field, label
 from .design import Design, design_from_groups
 from .seeds import seeds_to_plain
 from .spec import SweepSpec
@@ -58,6 +58,11 @@ def differences_of(stored: SweepSpec, asked: SweepSpec) -> list[str]:
             found.append(f"axes.{name}: an axis of the store, not asked; name all of its axes")
         elif now[field] != name:
             found.append(f"axes.{name}: called {now[field]} in what is asked; use the store's name")
+    for field, name in now.items():
+        if field not in was and not is_field(field):
+            found.append(
+                f"axes.{name}: not in the store, whose cells have no value of it to be told apart by"
+            )
     if stored.design.is_grid != asked.design.is_grid:
         found.append(f"design: {_kind(stored)} in the store, {_kind(asked)} asked")
     if stored.until is not None and asked.fingerprint != stored.fingerprint:
@@ -87,20 +92,21 @@ def _union_design(stored: SweepSpec, asked: SweepSpec) -> Design:
     old = {name: values for name, (_, values) in stored.design.columns.items()}
     new = {name: values for name, (_, values) in asked.design.columns.items()}
     if stored.design.is_grid:
-        groups = [
-            {name: _merged(old.get(name, (getattr(stored.base, asked.design.fields[name]),)), values)}
-            for name, values in new.items()
-        ]
+        groups = [{name: _merged(_old_or_base(stored, name), values)} for name, values in new.items()]
         return design_from_groups(groups)
     names = list(new)
-    before = {
-        name: old.get(name, (getattr(stored.base, asked.design.fields[name]),) * stored.design.size)
-        for name in names
-    }
+    before = {name: old.get(name) or _old_or_base(stored, name) * stored.design.size for name in names}
     rows = {_key(row): row for row in zip(*(before[name] for name in names))}
     for row in zip(*(new[name] for name in names)):
         rows.setdefault(_key(row), row)
     return design_from_groups([{name: [row[k] for row in rows.values()] for k, name in enumerate(names)}])
+
+
+def _old_or_base(stored: SweepSpec, name: str) -> tuple[Any, ...]:
+    """Give the values that a store has on an axis; the base's where the axis is new."""
+    if name in stored.design.columns:
+        return tuple(stored.design.columns[name][1])
+    return (getattr(stored.base, field_of_axis(name)),)
 
 
 def _key(row: tuple[Any, ...]) -> tuple[str, ...]:

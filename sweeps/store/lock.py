@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ...kernels.errors import StoreError, message
+from ...kernels.errors import StoreError
 
 LOCK_NAME = "lock"
 BEAT_SECONDS = 10.0
@@ -69,12 +69,10 @@ class StoreLock:
     def _refusal(self, holder: dict[str, Any]) -> StoreError:
         who = f"process {holder.get('pid')} on {holder.get('host')}" if holder else "another process"
         return StoreError(
-            message(
-                "store",
-                f"must not be in use, {who} is running on it",
-                str(self.path.parent),
-                f"Wait for it or stop it. If it is dead, this clears by itself within {STALE_SECONDS:.0f} s.",
-            )
+            "store",
+            f"must not be in use, {who} is running on it",
+            str(self.path.parent),
+            f"Wait for it or stop it. If it is dead, this clears by itself within {STALE_SECONDS:.0f} s.",
         )
 
     def _holder(self) -> tuple[dict[str, Any], float]:

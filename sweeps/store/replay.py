@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 
 if TYPE_CHECKING:
     import xarray
 
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 DONE = 1
 OTHER_PLATFORM = 1e-12  # what floats may differ by between processors and library versions
@@ -90,15 +90,13 @@ def replay(
     >>> replay(ds, {"max_lag": 2}, seed=1).different
     {}
     """
-    from ..results.frontier import cell_coordinates, find_cell
+    from ..results.cells import cell_coordinates, find_cell
     from ..runs.simulate import simulate_pipeline
-    from ..spec.spec import config_at
+    from ..spec.carried import config_at
 
     seeds = ds["seed"].values
     if not len(seeds):
-        raise ConfigError(
-            message("seed", "must be one of the sweep's, which has none", seed, "Run it first.")
-        )
+        raise ConfigError("seed", "must be one of the sweep's, which has none", seed, "Run it first.")
     chosen = int(seeds[0]) if seed is None else seed
     config = config_at(ds, cell, seed=chosen)
     row = find_cell(ds, cell)

@@ -16,7 +16,6 @@ bytes. When all is done, ``complete`` and the consolidated metadata are written 
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -26,19 +25,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import StoreError, message
+from ...kernels.errors import StoreError
 from ..execute.plan import CELLS, Part, plan_parts
 from ..execute.units import Box, intersection, unit_name, unit_of_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
 from ..results.dataset import SCHEMA_VERSION, variable_table, variable_values, with_reasons
-from ..spec.reading import spec_to_toml
-from ..spec.spec import SweepSpec, check_law, spec_from_plain
+from ..spec.carried import check_law, spec_from_text
+from ..spec.spec import SweepSpec
+from ..spec.writing import spec_to_toml
 from .arrays import ZarrFiles, create_group
 from .journal import CREATED, FINISHED, JOURNAL_NAME, UNIT, Journal
 from .lock import StoreLock, is_held
 from .tables import FAILURES, read_unit_tables, remove_leftovers, table_path, write_unit_tables
 
 if TYPE_CHECKING:
+    import polars
     import xarray
 
 ZARR_NAME = "cells.zarr"
@@ -163,23 +164,13 @@ def done_mask(part: Part, unit: Sequence[int], record: dict[str, Any] | None) ->
 def _open_files(folder: Path) -> ZarrFiles:
     if not (folder / ZARR_NAME / "zarr.json").exists():
         raise StoreError(
-            message(
-                "store",
-                "must be the folder of a stored sweep",
-                str(folder),
-                "Check the path, or run the sweep.",
-            )
+            "store", "must be the folder of a stored sweep", str(folder), "Check the path, or run the sweep."
         )
     try:
         return ZarrFiles(folder / ZARR_NAME)
     except Exception as error:
         raise StoreError(
-            message(
-                "store",
-                f"its metadata cannot be read: {error}",
-                str(folder),
-                "Restore zarr.json, or run anew.",
-            )
+            "store", f"its metadata cannot be read: {error}", str(folder), "Restore zarr.json, or run anew."
         ) from error
 
 
@@ -193,44 +184,30 @@ def check_schema(attributes: dict[str, Any], folder: Path) -> None:
     found = attributes.get("schema_version")
     if not isinstance(found, int) or "spec" not in attributes:
         raise StoreError(
-            message(
-                "store",
-                "must be the result of a sweep",
-                str(folder),
-                "Its attributes lack spec and schema_version.",
-            )
+            "store",
+            "must be the result of a sweep",
+            str(folder),
+            "Its attributes lack spec and schema_version.",
         )
     if found > SCHEMA_VERSION:
         raise StoreError(
-            message(
-                "schema_version",
-                f"must be at most {SCHEMA_VERSION}",
-                found,
-                "Use a newer lagsweep to read it.",
-            )
+            "schema_version", f"must be at most {SCHEMA_VERSION}", found, "Use a newer lagsweep to read it."
         )
 
 
 def _stored_spec(attributes: dict[str, Any], folder: Path) -> SweepSpec:
     try:
-        spec = spec_from_plain(json.loads(attributes["spec"]))
+        spec = spec_from_text(attributes["spec"])
     except ValueError as error:
         raise StoreError(
-            message(
-                "spec",
-                f"the stored spec cannot be read: {error}",
-                str(folder),
-                "Use the version that made it.",
-            )
+            "spec", f"the stored spec cannot be read: {error}", str(folder), "Use the version that made it."
         ) from error
     if spec.fingerprint != attributes["fingerprint"]:
         raise StoreError(
-            message(
-                "fingerprint",
-                f"must be {spec.fingerprint[:8]}, that of the stored spec",
-                attributes["fingerprint"][:8],
-                "The store's metadata were changed by hand; run the sweep anew.",
-            )
+            "fingerprint",
+            f"must be {spec.fingerprint[:8]}, that of the stored spec",
+            attributes["fingerprint"][:8],
+            "The store's metadata were changed by hand; run the sweep anew.",
         )
     return spec
 
@@ -255,12 +232,7 @@ def create_store(folder: Path, spec: SweepSpec, unit_runs: int | None = None) ->
         lock.release()
         shutil.rmtree(building, ignore_errors=True)
         raise StoreError(
-            message(
-                "store",
-                f"cannot be made: {error.strerror or error}",
-                str(folder),
-                "Name another with --store.",
-            )
+            "store", f"cannot be made: {error.strerror or error}", str(folder), "Name another with --store."
         ) from error
     except BaseException:
         lock.release()
@@ -342,7 +314,7 @@ def _reasons(folder: Path, dataset: xarray.Dataset) -> dict[tuple[int, int], str
     }
 
 
-def read_table(path: str | Path, table: str) -> Any:
+def read_table(path: str | Path, table: str) -> polars.LazyFrame:
     """Open a stored long table as a polars LazyFrame; rows carry ``cell`` and ``seed``.
 
     Parameters
@@ -361,9 +333,7 @@ def read_table(path: str | Path, table: str) -> Any:
     folder = table_path(Path(path), table)
     if not any(folder.glob("*.parquet")):
         raise StoreError(
-            message(
-                "table", "must be one that the store keeps", table, "Run with --tables, or look into tables/."
-            )
+            "table", "must be one that the store keeps", table, "Run with --tables, or look into tables/."
         )
     return polars.scan_parquet(folder / "*.parquet")
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from ..execute.plan import CELLS
 from ..execute.work import UnitWork
+from ..results.masks import mask_columns
 from ..spec.spec import SweepSpec
-from .masks import mask_columns
 
 if TYPE_CHECKING:
     import polars

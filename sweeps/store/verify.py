@@ -8,7 +8,7 @@ running it again: a sample of the runs by default, all of them on request.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from ..execute.plan import CELLS, Part, guessed_run_seconds
 from ..execute.progress import Progress
 from ..execute.threads import checked_threads, run_units
 from ..execute.units import box_shape, unit_name, unit_of_name
-from ..execute.work import EXCLUDED, NOT_RUN, UnitArrays, UnitWork, empty_arrays
+from ..execute.work import UnitArrays, UnitWork, empty_arrays
 from ..results.dataset import coordinate_table, variable_table
+from ..runs.status import EXCLUDED, NOT_RUN
 from .journal import CREATED, FINISHED, UNIT
 from .store import SweepStore, done_mask
 from .tables import FAILURES, file_digest, part_file, unit_frames, wanted_tables
@@ -83,7 +84,7 @@ def verify_store(
     *,
     sample: int = DEFAULT_SAMPLE,
     everything: bool = False,
-    cell: Any = None,
+    cell: int | Mapping[str, Any] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
@@ -366,7 +367,7 @@ def _run_again(
     progress: Progress,
     cancel: threading.Event,
 ) -> None:
-    from .stored_units import recording
+    from ..execute.work import recording
 
     lock = threading.Lock()
 

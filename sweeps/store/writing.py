@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import StoreError, message
+from ...kernels.errors import StoreError
 from ..execute.compiling import compile_first
 from ..execute.plan import CELLS, Part, guessed_run_seconds, total_runs
 from ..execute.progress import Progress
+from ..execute.rounds import run_rounds
 from ..execute.threads import run_units
 from ..execute.units import unit_name
-from ..execute.work import Failure, UnitWork, tell_failures
-from ..runs.many import DONE, FAILED
+from ..execute.work import Failure, Todo, UnitWork, runs_of, tell_failures
+from ..runs.status import DONE, FAILED
 from ..spec.spec import SweepSpec
-from ..spec.stopping import Rule, parse_rule, run_rounds
+from ..spec.stopping import Rule, parse_rule
+from .cluster import run_stored_on_cluster
 from .lock import StoreLock
 from .run_record import note_run, versions
 from .store import SweepStore, create_store, open_sweep
-from .stored_units import is_known, make_work, write_work
 from .tables import remove_leftovers
+from .units import is_known, make_work, write_work
 
 if TYPE_CHECKING:
     import xarray
-
-Todo = list[tuple[Part, tuple[int, ...], np.ndarray]]
 
 
 class StopAtFailure(Exception):
@@ -76,7 +76,7 @@ def run_into_store(
     Cancelled
         If `cancel` was set; what was finished is kept.
     """
-    from ..execute.sweep import thread_count
+    from ..execute.threads import thread_count
 
     progress = progress or Progress()
     thread_count(executor, threads)  # refused before anything is written
@@ -98,7 +98,7 @@ def run_into_store(
                 raise
             rule = f"cannot grow: {os.strerror(error.errno)}"
             raise StoreError(
-                message("store", rule, str(folder), "Free some space and give the same command; it goes on.")
+                "store", rule, str(folder), "Free some space and give the same command; it goes on."
             ) from error
         finally:
             store.close()
@@ -115,9 +115,7 @@ def open_or_create(
     if not folder.exists():
         return create_store(folder, spec, unit_runs)
     if not folder.is_dir() or not any(folder.iterdir()):
-        raise StoreError(
-            message("store", "must be a stored sweep or not exist", str(folder), "Name another path.")
-        )
+        raise StoreError("store", "must be a stored sweep or not exist", str(folder), "Name another path.")
     lock = StoreLock(folder)
     try:
         if lock.took_over:
@@ -232,14 +230,14 @@ class StoredRun:
 
     def execute(self, todo: Todo) -> None:
         """Run units on the executor; each is written and journaled as it completes."""
-        from ..execute.sweep import thread_count
+        from ..execute.threads import thread_count
 
         self._announce_rewrites(todo)
         count = thread_count(self.executor, self.threads)
         if count is None:
-            from ..execute.dask import run_on_cluster
-
-            run_on_cluster(self, todo)
+            run_stored_on_cluster(
+                self.store, todo, self.executor, self.accept, progress=self.progress, cancel=self.cancel
+            )
             return
         run_units(
             self._works(todo),
@@ -293,11 +291,3 @@ class StoredRun:
         if self.fail_fast and failures:
             self.cancel.set()
             raise StopAtFailure
-
-
-def runs_of(todo: Todo) -> int:
-    """Count the runs of units to do, excluded cells apart."""
-    return sum(
-        int((mask & ~part.excluded.reshape(-1)[part.layout.cells(unit)][:, None]).sum())
-        for part, unit, mask in todo
-    )

@@ -17,7 +17,7 @@ import numpy as np
 from .tracks import Tracks, microseconds
 
 if TYPE_CHECKING:
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 TRAINER, SLOTS, QUEUE = 1, 2, 3
 STEPS, PUBLICATIONS, DISCARDS = 1, 2, 1

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message
+from ...kernels.errors import ConfigError
 from .events import DISCARDS, QUEUE, SLOTS, STEPS, TRAINER, trace_events
 from .tracks import Tracks, tracks_of
 
 if TYPE_CHECKING:
     from ..config.config import PipelineConfig
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 MOST_EVENTS = 1_000_000  # about 130 MB of JSON; the viewers stagger beyond
 
@@ -79,9 +79,7 @@ def write_trace(
 
     target = checked_trace_path(Path(path))
     if "rollouts" not in result._columns:
-        raise ConfigError(
-            message("rollouts", "must have been recorded", None, "Simulate with rollouts=True.")
-        )
+        raise ConfigError("rollouts", "must have been recorded", None, "Simulate with rollouts=True.")
     window = _window(window_seconds)
     tracks = tracks_of(result)
     text = io.StringIO()
@@ -91,12 +89,10 @@ def write_trace(
     total = sum(counts.values())
     if total > max_events:
         raise ConfigError(
-            message(
-                "max_events",
-                f"must be at least {total} for this run",
-                max_events,
-                "Shorten the run, keep a window of it (--from-seconds, --to-seconds), or raise --max-events.",
-            )
+            "max_events",
+            f"must be at least {total} for this run",
+            max_events,
+            "Shorten the run, keep a window of it (--from-seconds, --to-seconds), or raise --max-events.",
         )
     text.write("\n]}\n")
     content = text.getvalue().encode("utf-8")
@@ -135,9 +131,7 @@ def checked_trace_path(path: Path) -> Path:
     from ..frame_files import checked_folder
 
     if not path.name.endswith((".json", ".json.gz")):
-        raise ConfigError(
-            message("output", "must end in .json or .json.gz", str(path), "Name it trace.json.gz.")
-        )
+        raise ConfigError("output", "must end in .json or .json.gz", str(path), "Name it trace.json.gz.")
     return checked_folder(path, "output")
 
 
@@ -154,12 +148,10 @@ def check_size_before(config: PipelineConfig, max_events: int) -> None:
     about = 4 * config.rollout_workers * config.duration_seconds / max(seconds, 1e-6)
     if about > 10 * max_events and config.stop_after_updates is None:
         raise ConfigError(
-            message(
-                "max_events",
-                f"is far too small for this run, which may have {about:.2g} events",
-                max_events,
-                "Shorten --duration-seconds, or raise --max-events.",
-            )
+            "max_events",
+            f"is far too small for this run, which may have {about:.2g} events",
+            max_events,
+            "Shorten --duration-seconds, or raise --max-events.",
         )
 
 
@@ -168,7 +160,7 @@ def _window(seconds: tuple[float, float] | None) -> tuple[float, float]:
         return -np.inf, np.inf
     low, high = seconds
     if not low < high:
-        raise ConfigError(message("window", "must end after it begins", seconds, "Swap the two."))
+        raise ConfigError("window", "must end after it begins", seconds, "Swap the two.")
     return low * 1e6, high * 1e6
 
 

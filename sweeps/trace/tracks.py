@@ -16,7 +16,7 @@ import numpy as np
 from ..config.rules import ticks
 
 if TYPE_CHECKING:
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 
 _NEVER = 2**62

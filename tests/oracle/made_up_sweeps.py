@@ -7,7 +7,8 @@ import functools
 import numpy as np
 from oracle.small_sweeps import small_base
 
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec
 
 THROUGHPUT = "trained_tokens_per_second"
 ESS = "mean_expected_normalized_ess"
@@ -16,7 +17,7 @@ ESS = "mean_expected_normalized_ess"
 @functools.cache
 def _run(axes, seeds, **options):
     spec = make_spec(small_base(), {name: list(values) for name, values in axes}, seeds, **dict(options))
-    return spec.run()
+    return run_spec(spec)
 
 
 def made_up(axes, seeds, **figures):

@@ -39,7 +39,7 @@ def copied_package(tmp_path):
     shutil.copytree(Path(lagsweep.__file__).parent, root / "lagsweep")
     kernels = root / "lagsweep" / "kernels"
     kernels.mkdir()
-    for name in ("__init__.py", "_names.py", "_jit.py", "errors.py"):
+    for name in ("__init__.py", "__init__.pyi", "_lazy.py", "_jit.py", "errors.py"):
         shutil.copy(Path(lagsweep.kernels.__file__).parent / name, kernels / name)
     (kernels / "caller.py").write_text(CALLER)
     (kernels / "callee.py").write_text(CALLEE.format(factor=10))

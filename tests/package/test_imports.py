@@ -109,3 +109,20 @@ def test_every_public_name_can_be_had():
 def test_an_unknown_name_says_so():
     with pytest.raises(AttributeError, match="module 'lagsweep' has no attribute 'nonsense'"):
         _ = lagsweep.nonsense
+
+
+def test_a_command_never_imports_a_command():
+    commands = [
+        path
+        for path in (ROOT / "sweeps" / "cli").rglob("*.py")
+        if path.stem.endswith("_command") or path.parent.name == "ledger"
+    ]
+    wrong = [
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for path in commands
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("command")
+    ]
+
+    assert len(commands) > 10
+    assert wrong == []

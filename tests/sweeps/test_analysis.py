@@ -15,25 +15,21 @@ from scipy import stats
 from lagsweep import frontier, paired_difference, run_sweep
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.results.frontier import (
-    baseline_values,
-    cell_coordinates,
-    cell_values,
-    find_cell,
-    mean_interval,
-    nondominated,
-)
+from lagsweep.sweeps.results.cells import cell_coordinates, cell_values, find_cell, mean_interval
+from lagsweep.sweeps.results.frontier import baseline_values, nondominated
 from lagsweep.sweeps.results.frontier_table import worth_a_look
-from lagsweep.sweeps.results.text import WIDTH, bar, digits_for, grid, percent_interval, wrapped
+from lagsweep.sweeps.results.numbers import digits_for, percent_interval
+from lagsweep.sweeps.results.text import WIDTH, bar, grid, wrapped
 from lagsweep.sweeps.spec.design import sampled_group
-from lagsweep.sweeps.spec.spec import baseline_of, make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec
 
 AXES = {"max_lag": [0, 1, 3], "queue_cap": [200, 600]}
 
 
 @pytest.fixture(scope="module")
 def sweep():
-    return make_spec(small_base(), AXES, 6, baseline=True).run()
+    return run_spec(make_spec(small_base(), AXES, 6, baseline=True))
 
 
 # Means and intervals ---------------------------------------------------------------------------------------
@@ -171,7 +167,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("axes", SHAPES.values(), ids=SHAPES)
 def test_the_table_fits_80_columns_for_every_shape_of_sweep(axes):
-    text = str(frontier(make_spec(small_base(), axes, 3, baseline=True).run()))
+    text = str(frontier(run_spec(make_spec(small_base(), axes, 3, baseline=True))))
 
     assert max(len(line) for line in text.splitlines()) <= WIDTH
     assert "\x1b" not in text
@@ -272,9 +268,9 @@ def test_a_selection_without_the_seed_dimension_is_refused(sweep):
 
 def test_the_baseline_of_each_cell_follows_the_axes_that_matter_to_it():
     axes = {"max_lag": [0, 2], "rollout_workers": [2, 3], "queue_cap": [200, 600]}
-    ds = make_spec(small_base(), axes, 4, baseline=True).run()
+    ds = run_spec(make_spec(small_base(), axes, 4, baseline=True))
     values = baseline_values(ds, THROUGHPUT, range(8))
-    own = baseline_of(ds)[THROUGHPUT]
+    own = ds[f"baseline_{THROUGHPUT}"]
 
     workers = cell_coordinates(ds)[1]["rollout_workers"]
     for row in range(8):
@@ -310,6 +306,25 @@ def test_a_command_is_never_broken_inside_a_word():
 def test_columns_line_up():
     lines = grid(["a", "bbb"], [["1", "2"], ["100", "4"]]).splitlines()
     assert len({len(line) for line in lines}) == 1
+
+
+def test_a_table_that_is_too_wide_folds_its_words_and_loses_none():
+    rows = [["one two three", "1,234.5 ±6.7", "- four five-six seven"], ["  eight nine", "8", "ten\neleven"]]
+    wide = grid(["a word", "a number", "words"], rows, left=[0, 2])
+    narrow = grid(["a word", "a number", "words"], rows, left=[0, 2], width=34)
+
+    assert max(map(len, narrow.splitlines())) <= 34
+    assert sorted(narrow.replace("─", "").split()) == sorted(wide.replace("─", "").split())
+    assert "1,234.5 ±6.7" in narrow
+    assert any(line.startswith("  nine") for line in narrow.splitlines())
+
+
+@pytest.mark.parametrize("width", [30, 20, 12])
+def test_words_are_cut_only_where_there_is_no_other_way(width):
+    text = grid(["name", "value"], [["nemo_rl_ready_first", "100,000,000"]], left=[0], width=width)
+
+    assert max(map(len, text.splitlines())) <= width
+    assert text.replace("\n", "").replace(" ", "").count("100,000,000") == (width > 20)
 
 
 def test_noise_has_no_mean():

@@ -17,11 +17,12 @@ from lagsweep.errors import ConfigError, StoreError
 from lagsweep.sweeps.execute import dask as dask_executor
 from lagsweep.sweeps.execute.dask import UnitsLost, connect
 from lagsweep.sweeps.execute.progress import Progress
-from lagsweep.sweeps.execute.sweep import run_spec
 from lagsweep.sweeps.runs.many import Cancelled
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.store import cluster
 from lagsweep.sweeps.store.store import SweepStore
 from lagsweep.sweeps.store.writing import run_into_store
+from lagsweep.sweeps.sweep.run import run_spec
 
 # One cluster: under xdist all of these run in one process.
 pytestmark = [pytest.mark.dask, pytest.mark.xdist_group("dask")]
@@ -94,13 +95,13 @@ def test_units_that_kill_their_workers_are_told_and_the_others_are_kept(tmp_path
     class KilledWorker(Exception):
         """As distributed names it."""
 
-    real = dask_executor._windowed
+    real = dask_executor.windowed
 
     def some_lost(client, submit, cancel):
         for number, (item, result) in enumerate(real(client, submit, cancel)):
             yield item, KilledWorker() if number == 3 else result
 
-    monkeypatch.setattr(dask_executor, "_windowed", some_lost)
+    monkeypatch.setattr(dask_executor, "windowed", some_lost)
     with pytest.raises(UnitsLost, match="dask: units killed their workers; the others are done"):
         run_into_store(spec(), tmp_path / "sweep", unit_runs=12, executor=client)
     store = SweepStore(tmp_path / "sweep")
@@ -203,13 +204,13 @@ def test_a_folder_made_anew_with_other_units_is_opened_anew(tmp_path, client):
 def test_workers_that_see_another_sweep_or_other_versions_are_refused(tmp_path, monkeypatch):
     run_into_store(spec(), tmp_path / "sweep")
     cut = tuple(part.layout.chunks for part in SweepStore(tmp_path / "sweep").parts)
-    dask_executor._store_on_worker.cache_clear()
+    cluster._store_on_worker.cache_clear()
 
     with pytest.raises(StoreError, match="store: must be the sweep that is run"):
-        dask_executor._store_on_worker(str(tmp_path / "sweep"), "0" * 32, ())
-    monkeypatch.setattr("lagsweep.sweeps.store.run_record.versions", lambda: {"numba_version": "0.1"})
+        cluster._store_on_worker(str(tmp_path / "sweep"), "0" * 32, ())
+    monkeypatch.setattr("lagsweep.sweeps.store.cluster.versions", lambda: {"numba_version": "0.1"})
     with pytest.raises(StoreError, match=r"numba_version: must be .*, as where the store was made"):
-        dask_executor._store_on_worker(str(tmp_path / "sweep"), spec().fingerprint, cut)
+        cluster._store_on_worker(str(tmp_path / "sweep"), spec().fingerprint, cut)
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):

@@ -16,7 +16,8 @@ from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.spec.axes import coordinate, expand
 from lagsweep.sweeps.spec.constraints import kept_cells
 from lagsweep.sweeps.spec.design import design_from_groups, sampled_group
-from lagsweep.sweeps.spec.spec import load_spec, make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import load_spec
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,15 @@ from oracle.small_sweeps import small_base, sorted_along_axes, tree
 
 from lagsweep.errors import StoreError
 from lagsweep.sweeps.execute.progress import Progress
-from lagsweep.sweeps.execute.sweep import run_sweep
 from lagsweep.sweeps.runs.many import Cancelled
-from lagsweep.sweeps.spec.spec import make_spec, spec_of
+from lagsweep.sweeps.spec.carried import spec_of
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import extend
 from lagsweep.sweeps.store.lock import StoreLock
 from lagsweep.sweeps.store.store import SweepStore, open_sweep, read_table
 from lagsweep.sweeps.store.verify import verify_store
 from lagsweep.sweeps.store.writing import run_into_store
+from lagsweep.sweeps.sweep.run import run_sweep
 
 KEEP = {"baseline": True, "masks": True, "tables": ["batches"]}
 

@@ -15,16 +15,19 @@ from lagsweep import plot_frontier, plot_heatmap, plot_lag, plot_timeline, run_s
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.charts.lag import lag_rows
 from lagsweep.sweeps.charts.plots import thinned
-from lagsweep.sweeps.charts.style import CATEGORIES, axis_title, metric_title, short_label
-from lagsweep.sweeps.results.frontier import frontier, mean_interval
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.charts.style import CATEGORIES
+from lagsweep.sweeps.results.cells import mean_interval
+from lagsweep.sweeps.results.frontier import frontier
+from lagsweep.sweeps.results.words import axis_words, metric_title, short_label
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec
 
 AXES = {"queue_cap": [200, 400, 600], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
 
 
 @pytest.fixture(scope="module")
 def sweep():
-    return make_spec(small_base(), AXES, 5, baseline=True).run()
+    return run_spec(make_spec(small_base(), AXES, 5, baseline=True))
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +110,7 @@ def test_any_number_of_values_gets_colours(count):
 
 
 def test_a_sweep_without_axes_is_one_point():
-    drawn(plot_frontier(make_spec(small_base(), {}, 3).run()))
+    drawn(plot_frontier(run_spec(make_spec(small_base(), {}, 3))))
 
 
 def test_of_a_large_sweep_cells_that_differ_are_kept_evenly_and_those_that_are_named(sweep):
@@ -204,7 +207,7 @@ def test_a_value_that_an_axis_does_not_have_is_refused():
 
 
 def test_points_have_no_heatmap():
-    ds = make_spec(small_base(), [{"max_lag": [1, 2], "queue_cap": [150, 300]}], 2).run()
+    ds = run_spec(make_spec(small_base(), [{"max_lag": [1, 2], "queue_cap": [150, 300]}], 2))
     with pytest.raises(
         ConfigError, match=r"dataset: must be a grid .* Use plot_frontier for points, or xarray\."
     ):
@@ -296,7 +299,7 @@ def test_no_two_categories_look_alike_to_any_reader(matrix):
 
 
 def test_titles_name_units_and_labels_are_short():
-    assert axis_title("queue_cap") == "queue cap, tokens"
+    assert axis_words("queue_cap").title == "queue cap, tokens"
     assert metric_title("seconds_per_update") == "measured time per update, s"
     assert (
         short_label({"response_length": "fixed(70)", "train_overhead_seconds": 0.25})

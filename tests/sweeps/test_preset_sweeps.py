@@ -8,10 +8,12 @@ import sys
 
 import numpy as np
 import pytest
+from oracle.small_sweeps import tree
 
-from lagsweep import ConfigError, config_at, load_spec, run_sweep
+from lagsweep import ConfigError, StoreError, config_at, load_spec, run_sweep
 from lagsweep.sweeps.presets.registry import preset_config
-from lagsweep.sweeps.spec.spec import spec_from_plain, spec_of
+from lagsweep.sweeps.spec.carried import spec_of
+from lagsweep.sweeps.spec.reading import spec_from_sections
 
 SPEC = """
 name = "knobs"
@@ -70,7 +72,7 @@ def test_a_dataset_gives_back_the_runs_of_its_cells(spec):
 
 
 def test_the_plain_form_comes_back_the_same(spec):
-    again = spec_from_plain(json.loads(spec.to_json()))
+    again = spec_from_sections(json.loads(spec.to_json()))
 
     assert again.fingerprint == spec.fingerprint
     assert again.config(3) == spec.config(3)
@@ -124,3 +126,15 @@ def test_the_command_takes_a_preset_and_its_knobs(tmp_path):
 
 def test_a_result_of_one_run_keeps_its_spec(spec):
     assert spec_of(spec.run(progress=False)).base.preset[0] == "areal"
+
+
+def test_a_store_does_not_grow_by_an_axis_over_a_knob(tmp_path):
+    """Its cells' ids do not count the base's knobs, and would not stay."""
+    run_sweep(_preset(), {"batch_groups": [2, 4]}, seeds=1, store=tmp_path / "sweep")
+    before = tree(tmp_path / "sweep")
+
+    axes = {"batch_groups": [2, 4], "preset.max_head_offpolicyness": [1]}
+    with pytest.raises(StoreError, match=r"axes.preset.max_head_offpolicyness: not in the store"):
+        run_sweep(_preset(), axes, seeds=1, store=tmp_path / "sweep")
+
+    assert tree(tmp_path / "sweep") == before

@@ -18,7 +18,8 @@ from lagsweep import LengthLaw, config_at, open_sweep, recommend, run_sweep
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.recommend_command import command
 from lagsweep.sweeps.cli.run_command import command as run_command
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec
 
 LAGS = {"max_lag": [1, 2, 3, 4]}
 
@@ -464,6 +465,6 @@ def test_asking_for_seeds_adds_them(store):
 
 def test_points_are_recommended_too():
     spec = make_spec(small_base(), [{"max_lag": [1, 2, 3], "queue_cap": [150, 300, 500]}], 4)
-    best = recommend(spec.run())
+    best = recommend(run_spec(spec))
 
     assert set(best.settings) == {"max_lag", "queue_cap"}

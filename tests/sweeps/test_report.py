@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -18,10 +19,12 @@ from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.report_command import command
 from lagsweep.sweeps.pages.content import gather
 from lagsweep.sweeps.pages.figures import report_charts
-from lagsweep.sweeps.pages.html import embedded_script
+from lagsweep.sweeps.pages.page import embedded_script
 from lagsweep.sweeps.pages.report import write_report
+from lagsweep.sweeps.presets.registry import preset_config
 from lagsweep.sweeps.spec.design import sampled_group
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec
 
 AXES = {"queue_cap": [200, 400], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
 
@@ -65,7 +68,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def sweep():
-    return make_spec(small_base(), AXES, 5, baseline=True, name="pages").run()
+    return run_spec(make_spec(small_base(), AXES, 5, baseline=True, name="pages"))
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +216,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&"
 
 def test_texts_of_a_user_are_escaped_everywhere(tmp_path):
     spec = make_spec(small_base(), {"max_lag": [0, 1]}, 2, constraints=["max_lag < 9"])
-    ds = spec.run()
+    ds = run_spec(spec)
     ds.attrs["spec"] = spec.replace(name="<img src=x>").to_json()
     ds["status"][0, 0] = 2
     reason = np.full(ds["status"].shape, "", dtype="U80")
@@ -262,7 +265,7 @@ def test_an_unfinished_sweep_says_so_at_the_top(sweep, tmp_path):
 
 
 def test_failures_and_excluded_cells_are_listed(tmp_path):
-    ds = make_spec(small_base(), AXES, 3, constraints=["queue_cap >= 200 * sync_cadence"]).run()
+    ds = run_spec(make_spec(small_base(), AXES, 3, constraints=["queue_cap >= 200 * sync_cadence"]))
     ds["status"][1, 2, 0, 1] = 2
     reason = np.full(ds["status"].shape, "", dtype="U80")
     reason[1, 2, 0, 1] = "out of memory"
@@ -313,7 +316,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("axes", SHAPES.values(), ids=SHAPES)
 def test_any_shape_of_sweep_has_a_report(axes, tmp_path):
-    ds = make_spec(small_base(), axes, 3, baseline=True).run()
+    ds = run_spec(make_spec(small_base(), axes, 3, baseline=True))
     page = page_of(ds, tmp_path, min_ess=0.5)
 
     charts = {chart["id"] for chart in page.content()["charts"]}
@@ -337,6 +340,23 @@ def test_runs_of_the_general_engine_show_their_causes(tmp_path):
 
     assert "idle: publication" in page.words
     assert "enforced by discarding only" not in page.words
+
+
+def test_a_knob_is_an_axis_of_the_charts(tmp_path):
+    changes = {"batch_groups": 2, "group_size": 2, "rollout_workers": 8, "duration_seconds": 300}
+    ds = run_sweep(
+        preset_config("areal", **changes),
+        {"preset.max_head_offpolicyness": [0, 2], "rollout_workers": [8, 16]},
+        3,
+    )
+    page = page_of(ds, tmp_path, min_ess=0.5)
+    content = page.content()
+
+    fields = {name for table in content["tables"] for name in table["fields"]}
+    used = set(re.findall(r'"field": "([^"]+)"', json.dumps(content["charts"])))  # a dot: a part of a value
+    assert "preset_max_head_offpolicyness" in fields
+    assert not [name for name in fields | used if "." in name]
+    assert "max head offpolicyness" in page.words
 
 
 def test_a_reference_of_ones_own_takes_the_place_of_the_baseline(sweep, tmp_path):
@@ -432,18 +452,12 @@ def test_the_page_names_the_commands_that_make_it_again(store, tmp_path):
 def test_the_spec_on_the_page_gives_the_same_sweep(store, tmp_path):
     import tomllib
 
-    from lagsweep.sweeps.spec.spec import load_spec
+    from lagsweep.sweeps.sweep.run import load_spec
 
     _run(store, "-o", tmp_path / "r.html", "--no-images")
     page = (tmp_path / "r.html").read_text("utf-8")
     spec = re.search(r"<summary>spec.toml</summary><pre>(.*?)</pre>", page, re.S).group(1)
-    spec = (
-        spec.replace("&quot;", '"')
-        .replace("&#x27;", "'")
-        .replace("&gt;", ">")
-        .replace("&lt;", "<")
-        .replace("&amp;", "&")
-    )
+    spec = html.unescape(spec)
     assert tomllib.loads(spec)
     (tmp_path / "spec.toml").write_text(spec)
 

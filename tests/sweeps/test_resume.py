@@ -13,15 +13,15 @@ from oracle.small_sweeps import small_base, tree
 from lagsweep.errors import StoreError
 from lagsweep.sweeps.execute import work as unit_work
 from lagsweep.sweeps.execute.progress import Progress
-from lagsweep.sweeps.execute.sweep import run_spec
 from lagsweep.sweeps.runs.many import Cancelled
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import store as stores
 from lagsweep.sweeps.store import writing as stored_run
 from lagsweep.sweeps.store.arrays import ZarrFiles
 from lagsweep.sweeps.store.store import SweepStore, open_sweep, read_table
 from lagsweep.sweeps.store.verify import verify_store
 from lagsweep.sweeps.store.writing import StopAtFailure, run_into_store
+from lagsweep.sweeps.sweep.run import run_spec
 
 SPEC = make_spec(
     small_base(),

@@ -25,10 +25,9 @@ from lagsweep.sweeps.execute import progress as progress_module
 from lagsweep.sweeps.execute import work as unit_work
 from lagsweep.sweeps.execute.plan import plan_parts, total_runs
 from lagsweep.sweeps.execute.progress import Bar, Plain, Progress, duration
-from lagsweep.sweeps.execute.sweep import run_spec
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.spec.spec import load_spec
 from lagsweep.sweeps.store.store import SweepStore, open_sweep, store_folder
+from lagsweep.sweeps.sweep.run import load_spec, run_spec
 
 SPEC = """
 name = "small"

@@ -15,11 +15,13 @@ from lagsweep.errors import ConfigError
 from lagsweep.kernels.pipeline.metrics import METRICS
 from lagsweep.sweeps.config.config import Limit, PipelineConfig
 from lagsweep.sweeps.execute import threads as executors
+from lagsweep.sweeps.execute.plan import baseline_design
 from lagsweep.sweeps.execute.progress import Progress
-from lagsweep.sweeps.execute.sweep import run_spec, run_sweep
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.runs.many import Cancelled
-from lagsweep.sweeps.spec.spec import baseline_of, config_at, make_spec
+from lagsweep.sweeps.spec.carried import config_at
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.sweep.run import run_spec, run_sweep
 
 AXES = {"queue_cap": [200, 400], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
 
@@ -269,15 +271,14 @@ def test_the_baseline_is_the_sequential_pipeline_at_the_same_seeds():
     spec = make_spec(small_base(), AXES, 3, baseline=True)
 
     ds = run_spec(spec)
-    baseline = baseline_of(ds)
 
     assert ds.baseline_trained_tokens.dims == ("seed",)
     for seed in range(3):
         run = ls.simulate_pipeline(small_base(mode="sequential", seed=seed))
-        assert baseline.trained_tokens[seed] == run.trained_tokens
-        assert baseline.trained_tokens_per_second[seed] == run.trained_tokens_per_second
-    assert (baseline.mean_lag == 0).all()
-    assert config_at(baseline, baseline.cell.item(), seed=1).mode == "sequential"
+        assert ds.baseline_trained_tokens[seed] == run.trained_tokens
+        assert ds.baseline_trained_tokens_per_second[seed] == run.trained_tokens_per_second
+    assert (ds.baseline_mean_lag == 0).all()
+    assert baseline_design(spec)[0].mode == "sequential"
     speedup = ds.trained_tokens_per_second / ds.baseline_trained_tokens_per_second
     assert speedup.dims == ds.updates.dims
 
@@ -288,12 +289,12 @@ def test_the_baseline_varies_along_axes_that_matter_to_it():
     )
 
     ds = run_spec(spec)
-    some = baseline_of(ds.isel(rollout_workers=[1], seed=[0]))
+    some = ds.isel(rollout_workers=1, seed=0)
 
     assert ds.baseline_updates.dims == ("rollout_workers", "seed")
     expected = ls.simulate_pipeline(small_base(mode="sequential", rollout_workers=4, seed=0))
-    assert some.trained_tokens.item() == expected.trained_tokens
-    assert config_at(some, some.cell.item(), seed=0).rollout_workers == 4
+    assert some.baseline_trained_tokens.item() == expected.trained_tokens
+    assert list(baseline_design(spec)[1].columns) == ["rollout_workers"]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,8 @@ def test_the_baseline_varies_along_axes_that_matter_to_it():
 def test_there_is_no_baseline_where_it_has_no_meaning(changes, axes):
     spec = make_spec(small_base(duration_seconds=1.0, **changes), axes, 1, baseline=True)
 
-    assert baseline_of(run_spec(spec)) is None
+    assert baseline_design(spec) is None
+    assert not [name for name in run_spec(spec).data_vars if str(name).startswith("baseline_")]
 
 
 def test_higher_levels_are_swept_too():

@@ -6,7 +6,7 @@ import pytest
 
 from lagsweep import PipelineConfig, run_sweep
 from lagsweep.sweeps.cli.main import main
-from lagsweep.sweeps.cli.show_command import print_result, remarks
+from lagsweep.sweeps.cli.shared import print_result, remarks
 
 BASE = PipelineConfig(duration_seconds=200, rollout_workers=8)
 RUN = ["run", "--quiet", "--seeds", "2", "--duration-seconds", "100"]

@@ -15,8 +15,10 @@ from lagsweep.sweeps.config.config import Limit, PipelineConfig
 from lagsweep.sweeps.config.rules import contradictions
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.spec.cells import RULE_FREE
-from lagsweep.sweeps.spec.reading import read_spec_file, spec_to_toml
-from lagsweep.sweeps.spec.spec import load_spec, make_spec, spec_from_plain
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.spec.reading import read_spec_file, spec_from_sections
+from lagsweep.sweeps.spec.writing import spec_to_toml
+from lagsweep.sweeps.sweep.run import load_spec
 
 EXAMPLE = """
 name = "cap-lag-cadence"
@@ -153,7 +155,7 @@ def full_spec():
 def test_plain_form_and_toml_read_back_to_the_same_sweep(tmp_path):
     spec = full_spec()
 
-    by_json = spec_from_plain(json.loads(spec.to_json()))
+    by_json = spec_from_sections(json.loads(spec.to_json()))
     by_toml = read_spec_file(written(tmp_path, spec_to_toml(spec)))
 
     assert by_json.to_json() == by_toml.to_json() == spec.to_json()
@@ -180,7 +182,7 @@ def test_any_sweep_survives_json_and_toml(tmp_path_factory, lags, drifts, seeds,
     path = tmp_path_factory.mktemp("spec") / "sweep.toml"
     path.write_text(spec_to_toml(spec))
 
-    assert spec_from_plain(json.loads(spec.to_json())).to_plain() == spec.to_plain()
+    assert spec_from_sections(json.loads(spec.to_json())).to_plain() == spec.to_plain()
     assert read_spec_file(path).to_plain() == spec.to_plain()
 
 
@@ -192,7 +194,7 @@ def test_a_file_of_lengths_becomes_part_of_the_spec(tmp_path):
     stored = json.loads(spec.to_json())
     (tmp_path / "lengths.csv").unlink()
 
-    assert spec_from_plain(stored).base.response_length == LengthLaw.empirical([10, 20, 20])
+    assert spec_from_sections(stored).base.response_length == LengthLaw.empirical([10, 20, 20])
 
 
 def test_seeds_number_counts_from_the_bases_seed():
@@ -324,6 +326,8 @@ def test_no_rule_looks_at_the_fields_that_are_taken_to_be_free_of_rules():
     seen = set()
 
     class Spy:
+        model_fields = PipelineConfig.model_fields
+
         def __init__(self, config):
             self._config = config
 

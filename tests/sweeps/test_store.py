@@ -19,14 +19,14 @@ import lagsweep as ls
 from lagsweep.errors import ConfigError, StoreError
 from lagsweep.kernels.pipeline.metrics import METRICS
 from lagsweep.sweeps.execute.progress import Progress
-from lagsweep.sweeps.execute.sweep import run_spec, run_sweep
-from lagsweep.sweeps.spec.spec import load_spec, make_spec
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import lock as locks
 from lagsweep.sweeps.store.journal import Journal, journal_line, read_line
 from lagsweep.sweeps.store.lock import StoreLock
 from lagsweep.sweeps.store.run_record import RUN_NAME
 from lagsweep.sweeps.store.store import SweepStore, create_store, open_sweep, read_table, store_folder
 from lagsweep.sweeps.store.writing import run_into_store
+from lagsweep.sweeps.sweep.run import load_spec, run_spec, run_sweep
 
 AXES = {"max_lag": [0, 1, 3], "admission": ["threshold", "reserve"]}
 

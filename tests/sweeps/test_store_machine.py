@@ -24,7 +24,7 @@ from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.execute.units import unit_of_name
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store.arrays import ZarrFiles
 from lagsweep.sweeps.store.store import SweepStore, create_store, open_sweep
 from lagsweep.sweeps.store.verify import verify_store

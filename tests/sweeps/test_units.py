@@ -22,7 +22,7 @@ from lagsweep.sweeps.execute.units import (
     unit_name,
     unit_of_name,
 )
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
 
 shapes = st.lists(st.integers(1, 7), min_size=0, max_size=3).map(tuple)
 

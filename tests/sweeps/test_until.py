@@ -9,14 +9,15 @@ from oracle.small_sweeps import small_base, tree
 from scipy.stats import t
 
 from lagsweep.errors import ConfigError
+from lagsweep.sweeps.execute.plan import plan_parts
 from lagsweep.sweeps.execute.progress import Progress
-from lagsweep.sweeps.execute.sweep import run_spec
 from lagsweep.sweeps.runs.many import Cancelled
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.spec.stopping import parse_rule, student
 from lagsweep.sweeps.store.store import SweepStore
 from lagsweep.sweeps.store.verify import verify_store
 from lagsweep.sweeps.store.writing import run_into_store
+from lagsweep.sweeps.sweep.run import run_spec
 
 AXES = {"max_lag": [0, 1, 3], "rollout_workers": [1, 3]}
 RULE = "trained_tokens_per_second within 1%"
@@ -79,8 +80,16 @@ def test_looks_double_up_to_the_seeds():
 
     assert rule.looks(1000) == [32, 64, 128, 256, 512, 1000]
     assert rule.looks(10) == [10]
-    assert rule.chunks((3, 2), 1000, 10**6) == (3, 2, 32)
-    assert rule.chunks((300, 200), 1000, 6400) == (1, 200, 32)
+
+
+@pytest.mark.parametrize(
+    ("shape", "unit_runs", "chunks"), [((3, 2), 10**6, (3, 2, 32)), ((30, 20), 640, (1, 20, 32))]
+)
+def test_units_end_at_the_looks(shape, unit_runs, chunks):
+    axes = {"max_lag": list(range(shape[0])), "sync_cadence": list(range(1, shape[1] + 1))}
+    spec = make_spec(small_base(), axes, 1000, until="updates within 1%")
+
+    assert plan_parts(spec, unit_runs)[0].layout.chunks == chunks
 
 
 def test_a_cell_stops_when_its_interval_at_the_shared_level_is_narrow():

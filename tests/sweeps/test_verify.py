@@ -11,7 +11,7 @@ import pytest
 import zarr
 from oracle.small_sweeps import small_base, tree
 
-from lagsweep.sweeps.spec.spec import make_spec
+from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store.journal import Journal, journal_line
 from lagsweep.sweeps.store.store import SweepStore, open_sweep
 from lagsweep.sweeps.store.verify import verify_store

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
+
+from ...json_text import json_text
 
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 _NAMES = {
@@ -60,16 +61,15 @@ def command(
             }
         )
     if as_json:
-        click.echo(json.dumps({**costs, "rules": rows}, indent=1))
+        click.echo(json_text({**costs, "rules": rows}, indent=1))
     else:
         _print(costs, rows)
 
 
 def _print(costs: dict[str, float], rows: list[dict[str, Any]]) -> None:
-    from .print import console, print_table
+    from .print import print_table, say
 
-    out = console()
-    out.print(
+    say(
         f"A save takes {costs['checkpoint_seconds']:g} s, a failure comes every {costs['mtbf_seconds']:g} s, "
         f"a restart takes {costs['restart_seconds']:g} s."
     )
@@ -89,5 +89,5 @@ def _print(costs: dict[str, float], rows: list[dict[str, Any]]) -> None:
         )
         for row in rows
     ]
-    print_table(out, ("Rule", "Interval s", "Saving", "Rework", "All, exact"), table)
-    out.print("Saving and rework are to first order, per second of useful work.")
+    print_table(("Rule", "Interval s", "Saving", "Rework", "All, exact"), table)
+    say("Saving and rework are to first order, per second of useful work.")

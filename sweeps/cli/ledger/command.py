@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...json_text import json_text
 from .options import KV_FORMATS, ByteSize
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def command(ctx: click.Context, model: str | None, check: bool, as_json: bool, *
         )
     ledger = build_ledger(load_model(model), _settings(options))
     if as_json:
-        click.echo(json.dumps(_document(ledger), indent=1))
+        click.echo(json_text(_document(ledger), indent=1))
     else:
         _print(ledger)
     return 1 if check and not ledger.peak.fits else 0
@@ -111,7 +111,7 @@ def _settings(options: dict[str, Any]) -> LedgerSettings:
         "reserve": "reserve_bytes",
     }
     awake = options.pop("engine_awake")
-    values = {renamed.get(name, name): value for name, value in options.items()}
+    values: dict[str, Any] = {renamed.get(name, name): value for name, value in options.items()}
     return LedgerSettings(**values, kv_element_bytes=element, kv_scale_bytes=scale, engine_sleeps=not awake)
 
 
@@ -139,7 +139,7 @@ def _document(ledger: Ledger) -> dict[str, Any]:
         "phases": {
             name: {
                 "total_bytes": total,
-                "headroom_bytes": peak.phase_headroom_bytes[name],
+                "headroom_bytes": (peak.phase_headroom_bytes or {})[name],
                 "components_bytes": peak.phase_components[name],
             }
             for name, total in peak.phase_totals.items()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ....kernels.errors import ConfigError, message
+from ....kernels.errors import ConfigError
 
 # Bytes per element, and bytes of one scale per token and head (keys and values have one each).
 KV_FORMATS: dict[str, tuple[float, int]] = {
@@ -47,5 +47,5 @@ class ListOf(click.ParamType):
         parts = [part.strip() for part in value.split(",")]
         if not all(parts):
             way_out = "Separate values by single commas."
-            raise ConfigError(message(_flag_name(param), "must list values", value, way_out))
+            raise ConfigError(_flag_name(param), "must list values", value, way_out)
         return [self.item.convert(part, param, ctx) for part in parts]

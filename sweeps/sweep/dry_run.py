@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import StoreError
+from ..execute.compiling import compile_first
+from ..execute.plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
+from ..execute.progress import Progress, duration
+from ..execute.threads import default_threads
 from ..spec.spec import SweepSpec
-from .compiling import compile_first
-from .plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
-from .progress import Progress, duration
-from .threads import default_threads
 
 CALIBRATION_SECONDS = 1.0
 CALIBRATION_CELLS = 32
@@ -95,10 +94,7 @@ def _against_store(spec: SweepSpec, folder: Path, parts: list[Part]) -> tuple[st
         if left == 0 and not store.complete:
             return "mark the store complete", 0, done
         return ("go on where it was" if left else "nothing: the store is complete"), left, done
-    try:
-        union = union_spec(store.spec, spec, folder)
-    except StoreError as error:
-        raise StoreError(str(error)) from None
+    union = union_spec(store.spec, spec, folder)
     if union.fingerprint == store.spec.fingerprint:
         return "nothing new: the store holds this and more", 0, done
     left = max(0, sum(math.prod(part.layout.shape) for part in plan_parts(union)) - done)
@@ -113,8 +109,8 @@ def calibrate(part: Part) -> tuple[float, int]:
     tuple of float and int
         Seconds of a run, and on how many runs they were measured.
     """
+    from ..execute.work import run_block
     from ..runs.many import RECORD_NOTHING
-    from .work import run_block
 
     kept = np.flatnonzero(~part.excluded.reshape(-1))
     # Strides that share no factor with most sizes, so that each axis is met at several values.

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, message, nearest
+from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
+from ..execute.compiling import compile_first
+from ..execute.dask import fill_on_cluster
+from ..execute.options import Executor, Observer
+from ..execute.plan import CELLS, Part, guessed_run_seconds, plan_parts, total_runs
+from ..execute.progress import Progress, checked_progress
+from ..execute.rounds import run_rounds
+from ..execute.threads import run_units, thread_count
+from ..execute.work import UnitArrays, UnitWork, new_arrays, one_unit, tell_failures
 from ..results.dataset import build_dataset
-from ..runs.many import DONE, Record
-from ..spec.spec import SweepSpec, make_spec
-from ..spec.stopping import parse_rule, run_rounds
-from ..store.masks import masks_of
-from .compiling import compile_first
-from .plan import CELLS, Part, guessed_run_seconds, plan_parts, total_runs
-from .progress import Progress, checked_progress
-from .threads import checked_threads, run_units
-from .work import UnitArrays, UnitWork, empty_arrays, tell_failures
+from ..results.masks import masks_of
+from ..runs.many import Record
+from ..runs.status import DONE
+from ..spec.make import make_spec
+from ..spec.reading import read_spec_file
+from ..spec.spec import SweepSpec
+from ..spec.stopping import parse_rule
 
 if TYPE_CHECKING:
     import xarray
 
-EXECUTORS = ("threads", "serial")
+    from ..config.settings import SpecSettings
+
+Results = list[tuple[Part, UnitArrays]]
 
 
 def run_sweep(
@@ -33,11 +41,11 @@ def run_sweep(
     axes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     seeds: int | Iterable[int],
     store: str | Path | None = None,
-    executor: Any = "threads",
+    executor: Executor = "threads",
     threads: int | None = None,
     masks: bool = False,
     tables: Sequence[str] = (),
-    progress: Any = None,
+    progress: Observer | None = None,
 ) -> xarray.Dataset:
     """Run every combination of the axes' values at every seed.
 
@@ -88,9 +96,9 @@ def run_sweep(
 def run_spec(
     spec: SweepSpec,
     store: str | Path | None = None,
-    executor: Any = "threads",
+    executor: Executor = "threads",
     threads: int | None = None,
-    progress: Any = None,
+    progress: Observer | None = None,
     cancel: threading.Event | None = None,
 ) -> xarray.Dataset:
     """Run a sweep that is given as a spec; arguments as :func:`run_sweep`.
@@ -107,7 +115,7 @@ def run_spec(
     workers = thread_count(executor, threads)
     if spec.tables and store is None:
         raise ConfigError(
-            message("tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'.")
+            "tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'."
         )
     if store is not None:
         from ..store.writing import run_into_store
@@ -117,40 +125,31 @@ def run_spec(
         )
     compile_first(spec.base, observer)
     if workers is None:
-        from .dask import run_in_memory
-
-        return run_in_memory(spec, executor, progress=observer, cancel=stop)
-    return _run_in_memory(spec, workers, observer, stop)
-
-
-def thread_count(executor: Any, threads: int | None) -> int | None:
-    """Read the executor: a number of threads, 0 for the calling thread, None for a Dask client.
-
-    Raises
-    ------
-    ConfigError
-        If it is none of these.
-    """
-    count = checked_threads(threads)
-    if executor == "threads":
-        return count
-    if executor == "serial":
-        return 0
-    if hasattr(executor, "scheduler_info") and hasattr(executor, "submit"):
-        return None
-    hint = nearest(executor, EXECUTORS) if isinstance(executor, str) else ""
-    raise ConfigError(
-        message("executor", "must be 'threads', 'serial' or a Dask client", executor, hint or "Leave it out.")
+        return _in_memory(
+            spec,
+            observer,
+            lambda results: fill_on_cluster(spec, results, executor, progress=observer, cancel=stop),
+        )
+    return _in_memory(
+        spec, observer, lambda results: _fill_on_threads(spec, results, workers, observer, stop)
     )
 
 
-def _run_in_memory(
-    spec: SweepSpec, threads: int, progress: Progress, cancel: threading.Event
-) -> xarray.Dataset:
-    parts = [one_unit(part) for part in plan_parts(spec)]
+def _in_memory(spec: SweepSpec, progress: Progress, fill: Callable[[Results], None]) -> xarray.Dataset:
+    parts = plan_parts(spec)
     results = [(part, new_arrays(part)) for part in parts]
     progress.begin(total_runs(parts))
+    try:
+        fill(results)
+    finally:
+        progress.end()
+    masks = masks_of(results[0][1], parts[0].layout.shape) if spec.masks else None
+    return build_dataset(spec, results, masks)
 
+
+def _fill_on_threads(
+    spec: SweepSpec, results: Results, threads: int, progress: Progress, cancel: threading.Event
+) -> None:
     def execute(part: Part, arrays: UnitArrays, todo: np.ndarray) -> None:
         record = Record(rollouts=spec.masks and part.name == CELLS)
         work = UnitWork(part, (0,) * len(part.layout.shape), arrays, todo, record)
@@ -164,16 +163,12 @@ def _run_in_memory(
             run_seconds=guessed_run_seconds(spec.base, spec.design),
         )
 
-    try:
-        for part, arrays in results:
-            if spec.until is None or part.name != CELLS:
-                execute(part, arrays, np.ones(arrays.status.shape, bool))
-            else:
-                _run_rounds(spec.until, part, arrays, execute, progress)
-    finally:
-        progress.end()
-    masks = masks_of(results[0][1], parts[0].layout.shape) if spec.masks else None
-    return build_dataset(spec, results, masks)
+    for part, arrays in results:
+        whole = one_unit(part)
+        if spec.until is None or part.name != CELLS:
+            execute(whole, arrays, np.ones(arrays.status.shape, bool))
+        else:
+            _run_rounds(spec.until, whole, arrays, execute, progress)
 
 
 def _run_rounds(until: str, part: Part, arrays: UnitArrays, execute: Any, progress: Progress) -> None:
@@ -189,11 +184,24 @@ def _run_rounds(until: str, part: Part, arrays: UnitArrays, execute: Any, progre
     run_rounds(parse_rule(until), part, run, read, progress)
 
 
-def one_unit(part: Part) -> Part:
-    """Give a part cut into a single unit: in memory there is nothing to write, and blocks are cut anyway."""
-    return part.with_chunks([max(1, size) for size in part.layout.shape])
+def load_spec(path: str | Path, **overrides: Unpack[SpecSettings]) -> SweepSpec:
+    """Read a sweep from a TOML file.
 
+    Parameters
+    ----------
+    path : path
+        The file.
+    **overrides
+        Settings of the base that take the place of the file's.
 
-def new_arrays(part: Part) -> UnitArrays:
-    """Make the arrays of a whole part."""
-    return empty_arrays(part.metrics, part.design.size, len(part.seeds), lag_counts=part.keep_lag_counts)
+    Returns
+    -------
+    SweepSpec
+        Its ``run(...)`` takes the options of :func:`run_sweep` from ``store`` on.
+
+    Raises
+    ------
+    ConfigError
+        Naming file, section and key of whatever is wrong.
+    """
+    return read_spec_file(Path(path), base_changes=overrides).replace(runner=run_spec)

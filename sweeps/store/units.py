@@ -6,23 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..execute.plan import CELLS, Part
+from ..execute.plan import Part
 from ..execute.units import unit_name
-from ..execute.work import UnitWork, empty_arrays
-from ..runs.many import Record
-from ..spec.spec import SweepSpec
+from ..execute.work import UnitWork, empty_arrays, recording
 from .store import SweepStore
 from .tables import read_unit_tables
-
-
-def recording(spec: SweepSpec, part: Part) -> Record:
-    """Tell what the runs of a part record beside their metrics."""
-    tables = spec.tables if part.name == CELLS else ()
-    return Record(
-        batches="batches" in tables,
-        timeline="timeline" in tables,
-        rollouts="rollouts" in tables or (spec.masks and part.name == CELLS),
-    )
 
 
 def is_known(store: SweepStore, part: Part, unit: tuple[int, ...]) -> bool:

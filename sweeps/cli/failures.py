@@ -1,0 +1,158 @@
+"""How a command fails: which errors are reports and not defects, their exit codes, and what is said of them.
+
+The sentence goes to stderr. A command that was called with ``--json`` prints the same as data on stdout, one
+document: ``{"error": {"kind", "exit_code", "message", "findings"}}``, a finding being ``{"field", "rule",
+"value", "way_out"}``.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import IO, Any, NamedTuple
+
+import click
+
+from ...kernels.errors import (
+    NO_VALUE,
+    CheckpointError,
+    ConfigError,
+    Finding,
+    LagsweepError,
+    StoreError,
+    is_short,
+    shown_value,
+)
+
+
+class Stopped(click.ClickException):
+    """A command that ends before its work is done, on request: what it says is no error's text."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click has it on the class; each stop has its own
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print what is to be said."""
+        click.echo(self.message, file=file, err=file is None)
+
+
+class Failure(NamedTuple):
+    """What a failed command has to say, and its exit code."""
+
+    kind: str
+    exit_code: int
+    message: str
+    findings: tuple[Finding, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return {
+            "error": {
+                "kind": self.kind,
+                "exit_code": self.exit_code,
+                "message": self.message,
+                "findings": [
+                    {**finding._asdict(), "value": _value(finding.value)} for finding in self.findings
+                ],
+            }
+        }
+
+
+def _value(value: Any) -> Any:
+    """Give a short value as it is, of a long one the text that the message shows."""
+    if value is NO_VALUE:
+        return None
+    return value if is_short(value) else shown_value(value)
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """Tell what an error means for the user; None for a defect, which keeps its traceback.
+
+    Examples
+    --------
+    >>> failure_of(ConfigError("seeds", "must be given", None, "Give 100.")).exit_code
+    2
+    """
+    if isinstance(error, LagsweepError):
+        code = (
+            3
+            if isinstance(error, StoreError | CheckpointError)
+            else 2
+            if isinstance(error, ConfigError)
+            else 1
+        )
+        return Failure(type(error).__name__, code, str(error), error.findings)
+    if isinstance(error, Stopped):
+        return _failure("Stopped", error.exit_code, Finding("", error.message))
+    if isinstance(error, click.ClickException):
+        finding = getattr(error, "finding", None) or Finding(
+            _flag(error), error.message or error.format_message()
+        )
+        return Failure("UsageError", error.exit_code, error.format_message(), (finding,))
+    if isinstance(error, click.exceptions.Abort | KeyboardInterrupt):
+        return _failure("Stopped", 128 + signal.SIGINT, Finding("", "interrupted"))
+    if isinstance(error, OSError):
+        return _failure("OSError", 2, _about_file(error))
+    if isinstance(error, MemoryError):
+        way_out = "Ask for fewer runs, rows or tokens."
+        return _failure("MemoryError", 1, Finding("memory", "must hold what was asked for", way_out=way_out))
+    if isinstance(error, RecursionError):
+        return _failure(
+            "RecursionError", 2, Finding("input", "must not be nested this deeply", way_out="Flatten it.")
+        )
+    if isinstance(error, RuntimeError) and "zstd" in str(error).lower():
+        # A chunk's checksum or frame does not hold; which one, only `verify` finds out.
+        rule = f"a chunk is damaged and cannot be read ({error})"
+        way_out = "`lagsweep verify STORE` names every damaged chunk and how to mend it."
+        return _failure("StoreError", 3, Finding("store", rule, way_out=way_out))
+    return None
+
+
+def _failure(kind: str, exit_code: int, finding: Finding) -> Failure:
+    return Failure(kind, exit_code, str(finding), (finding,))
+
+
+def _flag(error: click.ClickException) -> str:
+    """Name the flag or argument that a usage error is about, if it is about one."""
+    name = getattr(error, "option_name", None)
+    if name is None and isinstance(error, click.BadParameter) and error.param is not None:
+        if isinstance(error.param, click.Option):
+            name = error.param.opts[0]
+        elif error.ctx is not None:
+            name = error.param.make_metavar(error.ctx)
+    return name or ""
+
+
+def _about_file(error: OSError) -> Finding:
+    """Word a file error: the path, what the system says, and the way out."""
+    reason = error.strerror or str(error)
+    path = error.filename if error.filename is not None else "output"
+    shown = str(path) if len(str(path)) <= 120 else f"{str(path)[:117]}..."
+    return Finding(shown, f"cannot be used: {reason}", way_out="Name another path, or make room for it.")
+
+
+def tell(error: BaseException, failure: Failure, arguments: Sequence[str]) -> None:
+    """Say on stderr what went wrong and, where JSON was asked for, print it as data on stdout."""
+    if isinstance(error, click.ClickException):
+        error.show()
+    elif isinstance(error, KeyboardInterrupt):
+        click.echo(failure.message, err=True)
+    elif not isinstance(error, click.exceptions.Abort):  # of which click has ended the line already
+        click.echo(f"error: {failure.message}", err=True)
+    if wants_json(arguments):
+        from ..json_text import json_text
+
+        click.echo(json_text(failure.document()))
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Tell whether ``--json`` was given, also where the arguments could not be read.
+
+    Examples
+    --------
+    >>> wants_json(["show", "store", "--json"]), wants_json(["show", "--", "--json"])
+    (True, False)
+    """
+    flags = list(arguments)
+    return "--json" in flags[: flags.index("--")] if "--" in flags else "--json" in flags

@@ -1,0 +1,131 @@
+"""What several commands share, so that none imports another: settings, executor, a stored result's table."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..json_text import json_text
+from .config_flags import changes_from_flags, preset_from_flags
+
+INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
+
+
+def executor_of(
+    executor: str, dask: str | None, threads: int | None
+) -> contextlib.AbstractContextManager[Any]:
+    """Give the executor that the flags name; a Dask cluster is connected, or started, for the while."""
+    if dask is None:
+        return contextlib.nullcontext(executor)
+    from ..execute.dask import connect
+
+    return connect(dask, threads)
+
+
+def this_command() -> str:
+    """Give the command line that was typed, to be given again."""
+    return shlex.join(["lagsweep", *sys.argv[1:]])
+
+
+def config_from_options(options: dict[str, Any]) -> Any:
+    """Build the configuration from flags, on top of a preset if one is named."""
+    from ..config.config import PipelineConfig
+
+    changes = changes_from_flags(options) | preset_from_flags(options.get("preset"), options.get("knobs", ()))
+    preset = changes.pop("preset", None)
+    if preset is None:
+        return PipelineConfig(**changes)
+    from ..presets.registry import preset_config
+
+    return preset_config(preset, **changes)
+
+
+def tell_compiling(config: Any, quiet: bool) -> None:
+    """Say that kernels are compiled, when they are."""
+    from ..execute.compiling import kernels_are_kept
+
+    if not quiet and not kernels_are_kept(config.is_level_1):
+        click.echo("compiling the kernels; this happens once and takes some ten seconds", err=True)
+
+
+def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
+    """Print a result's table, or its facts as JSON; gives the exit code: 1 if runs failed."""
+    from ..results.frontier import frontier
+
+    status = dataset["status"].values
+    counts = {
+        name: int((status == code).sum())
+        for code, name in enumerate(("not_run", "done", "failed", "excluded"))
+    }
+    found = frontier(dataset)
+    if as_json:
+        facts = {
+            "store": str(folder),
+            "fingerprint": dataset.attrs["fingerprint"],
+            "complete": bool(dataset.attrs["complete"]),
+            "runs": counts,
+            "drift_per_version": found.drift_per_version,
+            "baseline": found.baseline or None,
+            "cells": list(found.frame.iter_rows(named=True)),
+        }
+        click.echo(json_text(facts))
+    else:
+        click.echo(str(found))
+    if not dataset.attrs["complete"]:
+        click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
+    for line in remarks(dataset):
+        click.echo(line, err=True)
+    failed_baseline = (
+        int((dataset["baseline_status"].values == 2).sum()) if "baseline_status" in dataset else 0
+    )
+    if counts["failed"] or failed_baseline:
+        of_baseline = f", and {failed_baseline:,} of the sequential baseline" if failed_baseline else ""
+        click.echo(f"failed: {counts['failed']:,} runs{of_baseline}", err=True)
+        for line in failure_lines(dataset):
+            click.echo(line, err=True)
+        return 1
+    return 0
+
+
+def remarks(dataset: Any) -> list[str]:
+    """Say what a table of means does not show: settings that came to nothing, a missing baseline."""
+    from ..spec.carried import spec_of
+
+    done = dataset["status"] == 1
+    ran = done.any("seed")
+    lines = []
+    stalled = int((ran & ((dataset["stalled"] == 1) | ~done).all("seed")).sum())
+    nothing = int((ran & ((dataset["updates"] == 0) | ~done).all("seed")).sum())
+    why = "`lagsweep simulate` with such settings says why"
+    if stalled:
+        lines.append(f"note: stalled in every run: {stalled:,} of {int(ran.sum()):,} configurations; {why}")
+    if nothing:
+        lines.append(
+            f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
+        )
+    if spec_of(dataset).baseline and "baseline_status" not in dataset:
+        lines.append("note: no sequential baseline: it has no meaning beside options of levels 2 and 3")
+    return lines
+
+
+def failure_lines(dataset: Any, most: int = 20) -> list[str]:
+    """Say which runs failed and why, one line each."""
+    import numpy as np
+
+    if "reason" not in dataset:
+        return []
+    reasons = dataset["reason"]
+    places = np.argwhere(dataset["status"].values == 2)
+    lines = []
+    for place in places[:most]:
+        one = reasons[tuple(place)]
+        at = " ".join(f"{dim}={one[dim].item()}" for dim in reasons.dims if dim in one.coords)
+        lines.append(f"  cell {one['cell'].item()} {at}: {one.item()}")
+    if len(places) > most:
+        lines.append(f"  and {len(places) - most:,} more: lagsweep.read_table(folder, 'failures')")
+    return lines

@@ -1,0 +1,47 @@
+"""Plain data and its JSON text: what every ``--json`` prints.
+
+JSON has no NaN and no infinity: they become null. Numbers and arrays of NumPy become plain ones. Anything
+else that JSON does not know is written as its text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Write one JSON document.
+
+    Examples
+    --------
+    >>> json_text({"ess": float("nan"), "lags": (0, 1)})
+    '{"ess": null, "lags": [0, 1]}'
+    """
+    return json.dumps(plain_data(value), indent=indent, allow_nan=False)
+
+
+def plain_data(value: Any) -> Any:
+    """Give a value as JSON has it, with all that is inside it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain_data([np.int64(3), np.float32(0.5), np.array([1.0, np.inf])])
+    [3, 0.5, [1.0, None]]
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key): plain_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_data(item) for item in value]
+    return plain_data(value.tolist()) if hasattr(value, "tolist") else str(value)
+
+
+def _key(key: Any) -> Any:
+    return key if key is None or isinstance(key, str | int | float) else str(key)

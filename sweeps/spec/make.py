@@ -1,0 +1,124 @@
+"""A spec from Python arguments: built and checked whole, so that nothing is left to be found out later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...kernels.errors import ConfigError, Finding, nearest
+from ..config.config import PipelineConfig
+from ..presets.systems import SYSTEM, WORKLOAD, workload_config
+from .cells import contradicting_cells
+from .design import design_from_groups
+from .seeds import read_seeds
+from .spec import DEFAULT_NAME, TABLES, SweepSpec
+from .stopping import check_metric, parse_rule
+
+
+def make_spec(
+    base: PipelineConfig,
+    axes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    seeds: int | Iterable[int],
+    *,
+    constraints: Sequence[str] = (),
+    name: str = DEFAULT_NAME,
+    baseline: bool = False,
+    masks: bool = False,
+    tables: Sequence[str] = (),
+    until: str | None = None,
+    where: str = "axes",
+) -> SweepSpec:
+    """Build and check a spec; nothing is left to be found out later.
+
+    Parameters
+    ----------
+    base : PipelineConfig
+    axes : mapping, or sequence of mappings
+        Axis -> values or a range; several mappings are groups, zipped inside and crossed with each other.
+    seeds : int or iterable of int
+        A number n means ``base.seed`` … ``base.seed + n - 1``.
+
+    Raises
+    ------
+    ConfigError
+        For anything wrong in it, cells with contradicting settings included.
+
+    Examples
+    --------
+    >>> spec = make_spec(PipelineConfig(), {"max_lag": [0, 2], "sync_cadence": [1, 2, 3]}, seeds=10)
+    >>> spec.design.shape, len(spec.seeds)
+    ((2, 3), 10)
+    """
+    if not isinstance(base, PipelineConfig):
+        raise ConfigError("base", "must be a PipelineConfig", base, "Build one, as PipelineConfig().")
+    if isinstance(axes, Mapping):
+        groups: list[Mapping[str, Any]] = [{axis: values} for axis, values in axes.items()]
+    elif isinstance(axes, Sequence) and all(isinstance(group, Mapping) for group in axes):
+        groups = list(axes)
+    else:
+        raise ConfigError("axes", "must map axes to values", axes, "Write {'max_lag': [0, 1, 2]}.")
+    if any(SYSTEM in group for group in groups):
+        base = _as_workload(base)
+    spec = SweepSpec(
+        base=base,
+        design=design_from_groups(groups, where),
+        seeds=read_seeds(seeds, base.seed),
+        constraints=tuple(constraints),
+        name=_checked_name(name),
+        baseline=baseline,
+        masks=masks,
+        tables=_checked_tables(tables),
+        until=until,
+    )
+    _check_cells(spec)
+    if until is not None:
+        check_metric(parse_rule(until), spec)
+    return spec
+
+
+def _as_workload(base: PipelineConfig) -> PipelineConfig:
+    """Take a base as what all systems of a sweep have in common: the fields that were set in it."""
+    if base.preset is not None:
+        if base.preset[0] == WORKLOAD:
+            return base
+        way_out = "Leave it out; name it among the systems."
+        raise ConfigError("base.preset", "excludes the axis system", base.preset[0], way_out)
+    return workload_config(**{name: getattr(base, name) for name in base.model_fields_set})
+
+
+def _checked_name(name: Any) -> str:
+    if (
+        not isinstance(name, str)
+        or not name
+        or any(letter in name for letter in "/\\\0")
+        or name.startswith(".")
+    ):
+        raise ConfigError("name", "must be usable as a folder's name", name, "Use letters, digits and -.")
+    return name
+
+
+def _checked_tables(tables: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(tables, str):
+        tables = [tables]
+    for table in tables:
+        if table not in TABLES:
+            hint = nearest(str(table), TABLES) or f"Known tables: {', '.join(TABLES)}."
+            raise ConfigError("tables", f"must be among {', '.join(TABLES)}", table, hint)
+    return tuple(name for name in TABLES if name in tables)
+
+
+def _check_cells(spec: SweepSpec) -> None:
+    """Build every cell's configuration once, so that contradictions come up before anything runs."""
+    if spec.design.size and spec.excluded.all():
+        raise ConfigError(
+            "constraints", "must leave at least one cell", list(spec.constraints), "Loosen them."
+        )
+    found = contradicting_cells(spec)
+    if found:
+        findings = [
+            finding._replace(way_out=f"{finding.way_out} (cell {where})") for where, finding in found[:5]
+        ]
+        if len(found) > 5:
+            findings.append(Finding("", f"and {len(found) - 5} more cells"))
+        way_out = "Change the values, or exclude such cells by a constraint."
+        raise ConfigError(*findings, Finding("axes", "no cell may contradict itself", way_out=way_out))

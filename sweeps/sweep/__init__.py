@@ -1,0 +1,1 @@
+"""One sweep from its spec to its dataset, in memory or in a store; or only what it would do."""
