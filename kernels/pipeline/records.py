@@ -375,9 +375,19 @@ class Draws(NamedTuple):
 
     cdf: np.ndarray  # float64[maximum - minimum + 1]
     guide: np.ndarray  # int64[…]
+    seed: np.ndarray  # uint64[1]: whose they are
     drawn: np.ndarray  # int64[1]: rollouts drawn so far
     tokens: np.ndarray  # int64[d]
     normals: np.ndarray  # float64[d]
+
+
+class MemberDraws(NamedTuple):
+    """One seed's first rollouts for the general loop, drawn on demand under one length law."""
+
+    seed: np.ndarray  # uint64[1]: whose they are
+    drawn: np.ndarray  # int64[1]: rollouts drawn so far
+    tokens: np.ndarray  # int64[d]: lengths by the law's table
+    words: np.ndarray  # uint64[d, 4]
 
 
 class LeanArrays(NamedTuple):

@@ -42,16 +42,12 @@ class LeanRun(Run):
         self.draws = records.Draws(
             cdf=law.cdf,
             guide=law.guide,
+            seed=np.zeros(1, np.uint64),
             drawn=np.zeros(1, np.int64),
             tokens=np.zeros(draw_rollouts, np.int64),
             normals=np.zeros(draw_rollouts, np.float64),
         )
         super().__init__(config, **record)
-
-    def use_seed(self, seed: int) -> None:
-        """Take the draws of a seed; those of another are forgotten."""
-        super().use_seed(seed)
-        self.draws.drawn[0] = 0
 
     def _new_arrays(self) -> records.LeanArrays:
         slots = self.config.rollout_workers

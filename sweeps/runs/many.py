@@ -158,6 +158,7 @@ def _simulate(
             _cells([configs[index] for index in members], record, above),
             members,
             seeds,
+            record,
             result,
             tables,
             progress,
@@ -179,10 +180,12 @@ def _run_members(
     cells: LeanCells | GeneralCells,
     members: list[int],
     seeds: np.ndarray,
+    record: Record,
     result: BatchResult,
     tables: dict[str, list[dict[str, np.ndarray]]],
     progress: _Progress,
 ) -> None:
+    recording = record.anything
     kind = cells.REPORT
     found = np.zeros((len(seeds), len(members)), kind)
     done = np.ones((len(members), len(seeds)), bool)
@@ -192,7 +195,7 @@ def _run_members(
         while taken < len(members):
             progress.check()
             cells.step()
-            if cells.finished > taken and taken not in cells.reasons:
+            if recording and cells.finished > taken and taken not in cells.reasons:
                 for name, columns in cells.tables().items():
                     tables[name].append(_labelled(columns, members[taken], seed_index))
             progress.add(cells.finished - taken)

@@ -47,6 +47,7 @@ class Run(ABC):
         Which rows to record.
     """
 
+    draws: records.Draws | records.MemberDraws  # runs of one length law may share them
     REPORT: ClassVar[np.dtype]  # record of the metrics
     budget: ClassVar[int]  # events, or what costs as much, of one call of the kernel
     _SCRATCH: ClassVar[tuple[str, ...]]  # arrays that are not saved
@@ -70,8 +71,11 @@ class Run(ABC):
         return self.held.state[0]
 
     def use_seed(self, seed: int) -> None:
-        """Take the draws of a seed."""
+        """Take the draws of a seed; those of another are forgotten."""
         self.seed = np.uint64(seed)
+        if self.draws.seed[0] != self.seed:
+            self.draws.seed[0] = self.seed
+            self.draws.drawn[0] = 0
 
     def begin(self, seed: int) -> None:
         """Put the run at time 0 of a seed."""
