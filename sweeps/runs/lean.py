@@ -104,7 +104,7 @@ class LeanCells:
         largest = max(configs, key=lambda config: config.rollout_workers)
         self._run = LeanRun(largest, draw_rollouts=DRAW_BUFFER_ROLLOUTS, **record)
         self._configs = configs
-        self._parameters = np.concatenate([pack(config, **record) for config in configs])
+        self._parameters = pack(configs, **record)
         self._recording = any(record.values())
         self._progress = np.zeros(2, np.int64)
         self.REPORT = LeanRun.REPORT

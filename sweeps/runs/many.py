@@ -185,6 +185,7 @@ def _run_members(
     tables: dict[str, list[dict[str, np.ndarray]]],
     progress: _Progress,
 ) -> None:
+    rows = np.array(members)
     recording = record.anything
     kind = cells.REPORT
     found = np.zeros((len(seeds), len(members)), kind)
@@ -200,16 +201,19 @@ def _run_members(
                     tables[name].append(_labelled(columns, members[taken], seed_index))
             progress.add(cells.finished - taken)
             taken = cells.finished
-        result.lag_counts[members, seed_index] = cells.lag_counts
+        result.lag_counts[rows, seed_index] = cells.lag_counts
         for index, why in cells.reasons.items():
             done[index, seed_index] = False
             result.reasons[members[index], seed_index] = why
-    result.status[members] = np.where(done, DONE, FAILED)
+    result.status[rows] = np.where(done, DONE, FAILED)
     for metric in kind.names or ():
         if metric not in result.metrics:
             nothing = np.nan if kind[metric].kind == "f" else -1
             result.metrics[metric] = np.full(result.status.shape, nothing, kind[metric])
-        result.metrics[metric][members] = np.where(done, found[metric].T, result.metrics[metric][members])
+        values = found[metric].T
+        result.metrics[metric][rows] = (
+            values if done.all() else np.where(done, values, result.metrics[metric][rows])
+        )
 
 
 def _labelled(columns: dict[str, np.ndarray], config: int, seed_index: int) -> dict[str, np.ndarray]:

@@ -61,7 +61,7 @@ class Run(ABC):
         rollouts: bool = False,
     ) -> None:
         self.config = config
-        self.parameters = pack(config, batches=batches, timeline=timeline, rollouts=rollouts)
+        self.parameters = pack([config], batches=batches, timeline=timeline, rollouts=rollouts)
         self.held: Any = None
         self.begin(config.seed)
 
