@@ -50,7 +50,7 @@ def tell_compiling(config: Any, quiet: bool) -> None:
     from ..execute.compiling import kernels_are_kept
 
     if not quiet and not kernels_are_kept(config.is_level_1):
-        click.echo("compiling the kernels; this happens once and takes some ten seconds", err=True)
+        click.echo("compiling the kernels; this happens once and takes ten seconds to a minute", err=True)
 
 
 def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...kernels.pipeline import records
 from ...kernels.pipeline.records import FULL_RATE
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 
 NO_CAP = 2**60
 _PUBLICATIONS = {

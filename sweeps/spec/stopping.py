@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
+from ...kernels.intervals import student
 from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric
 
 if TYPE_CHECKING:
@@ -121,17 +122,6 @@ class Rule:
         if not (open_cells & ~settled).sum() > 1:
             settled[leader] = True  # nobody is left to compare with
         return settled
-
-
-def student(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return each row's mean and Student's quantile times its standard error; NaN values are left out."""
-    from scipy.stats import t
-
-    count = np.sum(~np.isnan(values), axis=1)
-    mean = np.divide(np.nansum(values, axis=1), count, out=np.full(len(values), np.nan), where=count > 0)
-    squares = np.nansum((values - mean[:, None]) ** 2, axis=1)
-    variance = np.divide(squares, count - 1, out=np.full(len(values), np.nan), where=count > 1)
-    return mean, t.ppf(probability, np.maximum(count - 1, 1)) * np.sqrt(variance / np.maximum(count, 1))
 
 
 def parse_rule(text: str) -> Rule:
