@@ -229,7 +229,7 @@ def broadcast(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
 
 def plain(array: Any) -> Any:
-    """Give a Python number for a zero-dimensional result, the array itself otherwise.
+    """Return a Python number for a zero-dimensional result, the array itself otherwise.
 
     Examples
     --------

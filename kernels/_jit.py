@@ -75,7 +75,7 @@ def kernels_digest() -> str:
 
 @cache
 def cache_folder() -> Path | None:
-    """Give the folder for this exact code, made if needed; None, with one warning, if none can be written."""
+    """Return the folder for this exact code, made if needed; None, with one warning, where none can be."""
     folder = user_cache_folder() / kernels_digest()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -143,10 +143,11 @@ def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = Tr
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        # Nothing calls our kernels from C: without that wrapper they compile faster.
+        # Nothing calls a kernel through a C pointer: without that wrapper it compiles faster.
         options: dict[str, Any] = {"no_cfunc_wrapper": True} | ({} if counted else {"_nrt": False})
-        options |= {"nogil": nogil, "inline": "always" if inline else "never", "error_model": "python"}
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = numba.njit(
+            nogil=nogil, inline="always" if inline else "never", error_model="python", **options
+        )(function)
         # A kernel file that is run as a script has another module's name: its code would be found again under
         # that name, by a process that has no such module.
         ours = function.__module__.startswith(f"{_KERNELS_PACKAGE}.")

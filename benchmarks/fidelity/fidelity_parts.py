@@ -96,14 +96,14 @@ def seconds_per_update(config: PipelineConfig) -> float:
 
 
 def expected_longest(law: LengthLaw, rollouts: int) -> float:
-    """Give the mean of the longest of so many rollouts, in tokens."""
+    """Return the mean of the longest of so many rollouts, in tokens."""
     return float(law.maximum - np.sum(law.cdf[:-1] ** rollouts))
 
 
 def engine_speeds(
     tail_tokens: float, mean_tokens: float, rollouts: int, tail_seconds: float, work_seconds: float
 ) -> tuple[float, float]:
-    """Give the speed of a rollout alone, and the slowdown by each other one.
+    """Return the speed of a rollout alone, and the slowdown by each other one.
 
     A batch that starts at once takes ``longest / speed + slowdown * all tokens / speed``: the time of its
     longest rollout alone, and the work of all of them, which more GPUs divide.
@@ -113,7 +113,7 @@ def engine_speeds(
 
 
 def capped_lognormal(sigma: float, rollouts: int, maximum: int, *, prompt_sigma: float = 0.0) -> LengthLaw:
-    """Give a lognormal law whose longest of so many rollouts just reaches the cap.
+    """Return a lognormal law whose longest of so many rollouts just reaches the cap.
 
     With a spread between prompts it is the law of one prompt, to be multiplied by the prompt's factor of
     mean 1.

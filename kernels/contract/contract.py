@@ -122,7 +122,7 @@ class RolloutContract:
         return checked(record, self.schema, self.limits)
 
     def errors(self, record: object, *, warnings: bool = False) -> list[ContractFinding]:
-        """Give the errors of one record, and its warnings if wanted."""
+        """Return the errors of one record, and its warnings if wanted."""
         findings = self.check(record).findings
         return findings if warnings else [f for f in findings if f.severity == "error"]
 

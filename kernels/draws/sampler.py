@@ -49,7 +49,7 @@ __all__ = [
 
 @jit(inline=True)
 def sample_length(uniform, minimum, cdf, guide):
-    """Give the int64 length for a float64 in [0, 1): ``minimum`` int64, ``cdf`` float64, ``guide`` int64."""
+    """Return a uniform's (float64) length (int64); ``minimum`` and ``guide`` are int64, ``cdf`` float64."""
     cell = np.int64(uniform * (guide.shape[0] - 1))
     low = guide[cell]
     high = guide[cell + 1]
@@ -79,7 +79,7 @@ def pick_row(uniform, rows):
 
 @jit(inline=True)
 def member_row(first_row, member, group_starts, group_of_row):
-    """Give the row of a group's member (int64, from 0): member 0 has ``first_row``, the others the next rows.
+    """Return the row of a group's member (int64, from 0): member 0 has ``first_row``, the others the next.
 
     After the group's last row comes its first. ``group_starts`` is int64[groups + 1], ``group_of_row``
     int64[rows], as a grouped law holds them. With ``first_row`` picked by :func:`pick_row` among all rows,
@@ -162,7 +162,7 @@ class Table(Protocol):
 
 
 def sample_lengths(uniforms: ArrayLike, table: Table) -> np.ndarray:
-    """Give the lengths for uniforms: ``minimum + searchsorted(cdf, uniforms, side="right")``.
+    """Return the lengths for uniforms: ``minimum + searchsorted(cdf, uniforms, side="right")``.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def sample_lengths(uniforms: ArrayLike, table: Table) -> np.ndarray:
 
 
 def sample_rows(uniforms: ArrayLike, rows: int) -> np.ndarray:
-    """Give the rows for uniforms, all ``rows`` being equally likely; see :func:`pick_row`.
+    """Return the rows for uniforms, all ``rows`` being equally likely; see :func:`pick_row`.
 
     Examples
     --------

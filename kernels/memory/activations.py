@@ -78,7 +78,7 @@ class _Split:
 def _token_bytes(
     sizes: dict[str, Exact], *, gated: bool, dropout: bool, sequence_parallel: bool, fused_attention: bool
 ) -> tuple[_Split, _Split, _Split]:
-    """Give a layer's bytes per token: its input, its other kept tensors, attention's scores."""
+    """Return a layer's bytes per token: its input, its other kept tensors, attention's scores."""
     nothing, element, hidden = Exact(0), sizes["element_bytes"], sizes["hidden_size"]
     entry = hidden * element
     # The second norm's input, the attention's input, and the MLP's, once for each expert a token goes to.
@@ -245,7 +245,7 @@ def logits_peak_bytes(
     chunk_tokens: Numbers | None = None,
     tensor_parallel: Numbers = 1,
 ) -> Integers:
-    """Give the peak of the loss: all copies of the logits that exist at once.
+    """Return the peak of the loss: all copies of the logits that exist at once.
 
     ``min(tokens, chunk) * ceil(vocabulary / tensor_parallel) * sum(copy_bytes)``.
 

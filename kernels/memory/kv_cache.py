@@ -28,7 +28,7 @@ LATENT_LAYOUTS = ("plain", "fp8_ds_mla")
 
 
 def heads_on_rank(num_kv_heads: Exact, tensor_parallel: Exact) -> Exact:
-    """Give the KV heads on one rank: split while they last, then one on each.
+    """Return the KV heads on one rank: split while they last, then one on each.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def token_layer_bytes(
     scale_bytes_per_token_head: Any,
     tensor_parallel: Any,
 ) -> Exact:
-    """Give what one token of one layer keeps on one rank."""
+    """Return what one token of one layer keeps on one rank."""
     heads = count("num_kv_heads", num_kv_heads, minimum=1)
     ranks = count("tensor_parallel", tensor_parallel, minimum=1)
     keys = count("head_dim", head_dim, minimum=1)
@@ -93,7 +93,7 @@ def kv_cache_bytes(
     block_tokens: Numbers = 1,
     tensor_parallel: Numbers = 1,
 ) -> Integers:
-    """Give the KV cache of full attention: MHA, GQA and MQA differ in ``num_kv_heads`` alone.
+    """Return the KV cache of full attention: MHA, GQA and MQA differ in ``num_kv_heads`` alone.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def kv_cache_bytes(
 def latent_token_bytes(
     kv_lora_rank: Any, rope_head_dim: Any, element_bytes: Any = 2, layout: str = "plain"
 ) -> Exact:
-    """Give what one token of one latent-attention layer keeps, as an exact amount."""
+    """Return what one token of one latent-attention layer keeps, as an exact amount."""
     if layout not in LATENT_LAYOUTS:
         way_out = nearest(str(layout), LATENT_LAYOUTS) or "Choose one."
         raise ConfigError("layout", f"must be one of {', '.join(LATENT_LAYOUTS)}", layout, way_out)
@@ -170,7 +170,7 @@ def latent_kv_cache_bytes(
     layout: str = "plain",
     block_tokens: Numbers = 1,
 ) -> Integers:
-    """Give the cache of multi-head latent attention: one vector of latent plus rotary key, no head factor.
+    """Return the cache of multi-head latent attention: one vector of latent plus rotary key, no head factor.
 
     Tensor parallelism does not shrink it: every rank needs the whole latent for its heads.
 

@@ -36,7 +36,7 @@ def max_sequences(
     shared_prefix_tokens: Numbers = 0,
     group_size: Numbers = 1,
 ) -> KVCapacity:
-    """Give the most sequences that fit a budget, each in whole pages.
+    """Return the most sequences that fit a budget, each in whole pages.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def group_cache_tokens(
     group_size: Numbers | None = None,
     block_tokens: Numbers = 1,
 ) -> Integers:
-    """Give the tokens that a group of sequences with one prompt holds, the prompt counted once.
+    """Return the tokens that a group of sequences with one prompt holds, the prompt counted once.
 
     Only whole pages of the prompt are shared; its last partial page is copied for each sequence, which
     writes its own response there (vLLM's prefix cache shares full pages alone).

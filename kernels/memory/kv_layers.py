@@ -112,7 +112,7 @@ def sliding_window_tokens(
     block_tokens: Numbers = 16,
     max_batched_tokens: Numbers = 8192,
 ) -> Integers:
-    """Give the tokens that one sliding-window layer holds for one sequence.
+    """Return the tokens that one sliding-window layer holds for one sequence.
 
     Parameters
     ----------

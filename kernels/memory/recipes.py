@@ -43,7 +43,7 @@ class Recipe:
 def block_scaled_bytes(
     bits: int, block_elements: int, scale_bits: int, second_block_elements: int | None = None
 ) -> Fraction:
-    """Give the bytes per element of a block format: the element and its share of the block's scale.
+    """Return the bytes per element of a block format: the element and its share of the block's scale.
 
     Parameters
     ----------

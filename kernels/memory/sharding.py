@@ -75,7 +75,7 @@ def _sharded_names(sharded: Iterable[str]) -> tuple[str, ...]:
 
 
 def _group_sizes(world: Exact, shard_group_size: Any) -> dict[str, Exact]:
-    """Give the number of shards of each term that is sharded; groups must tile the world."""
+    """Return the number of shards of each term that is sharded; groups must tile the world."""
     given = (
         shard_group_size if isinstance(shard_group_size, Mapping) else dict.fromkeys(TERMS, shard_group_size)
     )
@@ -235,7 +235,7 @@ def ideal_sharded_memory(
 def gathered_layer_bytes(
     largest_layer_parameters: Numbers, parameter_bytes: Numbers = 2, gradient_bytes: Numbers = 2
 ) -> Integers:
-    """Give what a rank holds of the one layer that stage 3 has gathered: its weights and its gradients.
+    """Return what a rank holds of the one layer that stage 3 has gathered: its weights and its gradients.
 
     Parameters
     ----------

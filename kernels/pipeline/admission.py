@@ -44,7 +44,7 @@ def cap_closes(parameters, state, needed):
 
 @jit(inline=True, counted=False)
 def room_of(parameters, state, limits, limit):
-    """Give how many groups a limit still lets in: ``B * done + groups - count``."""
+    """Return how many groups a limit still lets in: ``B * done + groups - count``."""
     done = limits[limit].done
     if parameters.batch_groups == 0:
         allowed = state.popped_groups
@@ -62,7 +62,7 @@ def room_of(parameters, state, limits, limit):
 
 @jit(counted=False)
 def _closed_gate_kernel(parameters, state, limits):
-    """Give the cause (C_…) that closes the next admission, or -1. limits int64[n].columns."""
+    """Return the cause (C_…) that closes the next admission, or -1. limits int64[n].columns."""
     if parameters.sequential == 1:
         is_open = (
             state.training == 0

@@ -19,7 +19,7 @@ _PARTS_MASK = FULL_RATE - 1
 
 @jit(inline=True, counted=False)
 def set_key(tree, leaves, slot, key):
-    """Give a slot a new key (int64) in a tournament tree int64[2 * leaves]: a node holds its smallest key."""
+    """Set a slot's key (int64) in a tournament tree int64[2 * leaves]: a node holds its smallest key."""
     node = leaves + slot
     tree[node] = key
     while node > 1:
@@ -96,7 +96,7 @@ def bring_clock(parameters, state, work_rates, time):
 
 @jit(counted=False)
 def next_decode_time(state, work_rates, work_tree):
-    """Give the first tick at which W reaches the smallest target; NEVER if W stands still."""
+    """Return the first tick at which W reaches the smallest target; NEVER if W stands still."""
     target = work_tree[1]
     if target == NEVER or state.stopped == 1:
         return np.int64(NEVER)
@@ -110,7 +110,7 @@ def next_decode_time(state, work_rates, work_tree):
 
 @jit(counted=False)
 def next_training_time(parameters, state):
-    """Give the tick at which the step under way ends if nothing changes; NEVER if none is under way."""
+    """Return the tick at which the step under way ends if nothing changes; NEVER if none is under way."""
     slow_rate = parameters.slow_train_rate
     if slow_rate == FULL_RATE or state.training == 0:
         return state.training_time
@@ -173,7 +173,7 @@ def put_on_clock(state, slots, work_tree, leaves, slot, work):
 
 @jit(counted=False)
 def share_done(tokens, done, decode_ticks, unit):
-    """Give ``floor(tokens * done / (decode_ticks * unit))`` exactly; `done` is in units of work.
+    """Return ``floor(tokens * done / (decode_ticks * unit))`` exactly; `done` is in units of work.
 
     With whole ticks and parts of `done`, this is ``floor((tokens * whole + floor(tokens * part / unit)) /
     decode_ticks)``, since a floor may be taken in steps. The first product needs more than 63 bits only for
@@ -200,7 +200,7 @@ def share_done(tokens, done, decode_ticks, unit):
 
 @jit(counted=False)
 def member_tokens_done(parameters, state, slots, slot, tokens, decode_ticks, start, now):
-    """Give the tokens that a rollout in a slot has decoded so far; all of them if it is past decoding."""
+    """Return the tokens that a rollout in a slot has decoded so far; all of them if it is past decoding."""
     phase = slots[slot].phase
     if phase in (TAIL, DUE):
         return tokens

@@ -28,7 +28,7 @@ def noise_bits(word):
 
 @jit(inline=True, counted=False)
 def noise_from_bits(bits):
-    """Give the standard normal of kept bits, as `normal_from_word` does of the whole word."""
+    """Return the standard normal of kept bits, as `normal_from_word` does of the whole word."""
     return normal_quantile((np.float64(bits) + 0.5) * _TWO_TO_MINUS_52)
 
 

@@ -17,7 +17,7 @@ def exp_saturating(x):
 
 @jit(inline=True)
 def batch_ess(log_weights, count, largest, lag_max):
-    """Give the normalized ESS of a batch: `count` log weights (float64), the largest one, the largest lag."""
+    """Return a batch's normalized ESS: `count` log weights (float64), the largest one, the largest lag."""
     ess = 1.0
     if lag_max > 0:
         weight_sum = 0.0

@@ -72,7 +72,7 @@ from .records import (
     TRAINER_PUBLICATION,
     TRAINER_RUNNING_GROUPS,
 )
-from .ticks import ticks_of
+from .ticks import ticks
 from .trainer import (
     _finish_batch_kernel,
     _take_batch_kernel,
@@ -80,6 +80,8 @@ from .trainer import (
     holds_enough,
     start_step,
 )
+
+ticks_of = jit(inline=True)(ticks)
 
 
 @jit(counted=False)

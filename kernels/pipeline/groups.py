@@ -28,7 +28,7 @@ from .records import (
 
 @jit(inline=True, counted=False)
 def decile_of(tokens, decile_edges):
-    """Give the decile (0…9) of a length, by the law's quantiles int64[9] at 0.1…0.9."""
+    """Return the decile (0…9) of a length, by the law's quantiles int64[9] at 0.1…0.9."""
     decile = 0
     for edge in range(9):
         if tokens > decile_edges[edge]:
@@ -127,7 +127,7 @@ def join_queue(parameters, state, groups, record):
 
 @jit(inline=True, counted=False)
 def free_record(state, groups, record):
-    """Give a record back."""
+    """Return a record back."""
     groups[record].state = GROUP_UNUSED
     groups[record].next = state.free_head
     state.free_head = record

@@ -43,9 +43,11 @@ from .records import (
     RUNNING,
     TRAINED,
 )
-from .ticks import ticks_of
+from .ticks import ticks
 
 _DRAW_BLOCK = 512
+
+ticks_of = jit(inline=True)(ticks)
 
 
 @jit

@@ -38,7 +38,7 @@ def _ratio(top, bottom):
 
 @jit(inline=True)
 def _end_ticks(parameters, state):
-    """Give the end of a run, and the ticks from its last event to there inside the measured span."""
+    """Return the end of a run, and the ticks from its last event to there inside the measured span."""
     end = state.now if state.ended == 1 else parameters.horizon
     return end, max(np.int64(0), end - max(state.now, parameters.warmup))
 

@@ -77,7 +77,7 @@ def _fit_generalized_pareto(exceedances: NDArray[np.float64]) -> tuple[float, fl
 
 
 def _pareto_quantiles(shape: float, scale: float, count: int) -> NDArray[np.float64]:
-    """Give the quantiles at (i - 1/2) / count of the fitted distribution."""
+    """Return the quantiles at (i - 1/2) / count of the fitted distribution."""
     survival = np.log1p(-(np.arange(1, count + 1) - 0.5) / count)
     if abs(shape) < 1e-30:
         return -scale * survival

@@ -28,7 +28,7 @@ from .style import (
 def frontier_rows(
     rows: Sequence[Mapping[str, Any]], throughput: str, ess: str, axes: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Give the rows of a frontier as the chart takes them; cells without a value are left out.
+    """Return the rows of a frontier as the chart takes them; cells without a value are left out.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def frontier_chart(
 
 
 def _series(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> tuple[Any, Any]:
-    """Give the two axes that most readers look for a colour and a shape of their own."""
+    """Choose the two axes that get a colour and a shape of their own: those that most readers look for."""
     values = {name: distinct(rows, field(name)) for name in axes}
     wanted = [name for name in ("max_lag", "sync_cadence", "queue_cap") if name in axes]
     wanted += [name for name in axes if name not in wanted]

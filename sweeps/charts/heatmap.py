@@ -27,7 +27,7 @@ def number_format(metric: str, values: Sequence[float | None]) -> str:
 
 
 def tile_rows(rows: Sequence[Mapping[str, Any]], metric: str, x: str, y: str | None) -> list[dict[str, Any]]:
-    """Give what the tiles of one metric need: the cell, its place, ``value`` and ``half``."""
+    """Return what the tiles of one metric need: the cell, its place, ``value`` and ``half``."""
     shown = [name for name in (x, y) if name is not None]
     half = f"{metric}_half_width"
     return [

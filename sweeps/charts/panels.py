@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ...kernels.intervals import mean_interval
+from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import number
 from ..results.words import axis_words, describe_settings
@@ -67,7 +68,7 @@ class Panel:
         )
 
     def chart_rows(self, metric: str) -> list[dict[str, Any]]:
-        """Give the rows that the chart of a metric has."""
+        """Return the rows that the chart of a metric has."""
         from .heatmap import tile_rows
 
         return tile_rows(self.rows, metric, self.x, self.y)

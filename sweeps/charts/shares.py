@@ -33,7 +33,7 @@ def part_rows(shares: Mapping[str, float], cell: int, label: str) -> list[dict[s
 
 
 def share_colours(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Give the colour of each cause that occurs."""
+    """Return the colour of each cause that occurs."""
     used = {row["what"] for row in rows}
     return {name: colour for name, colour in COLOUR_OF_CAUSE.items() if name in used}
 

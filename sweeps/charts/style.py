@@ -51,7 +51,7 @@ COLOUR_OF_CAUSE = {
 def look(
     ink: str, dim: str, line: str, *, background: str = "transparent", font: str = "system-ui, sans-serif"
 ) -> dict[str, Any]:
-    """Give the part of a specification that says how text, axes and legends look.
+    """Return the part of a specification that says how text, axes and legends look.
 
     Parameters
     ----------
@@ -63,11 +63,12 @@ def look(
     lines = {"gridColor": line, "domainColor": line, "tickColor": line}
     axis = {"labelColor": dim, "titleColor": ink, "titleFontSize": 12, "labelFontSize": 11, **fonts, **lines}
     legend = {"labelColor": ink, "titleColor": dim, "labelFontSize": 12, "symbolOpacity": 1, **fonts}
+    beside = {"direction": "horizontal", "margin": 18, "anchor": "start"}
     return {
         "background": background,
         "font": font,
         "axis": axis,
-        "legend": {**legend, "orient": "top"},
+        "legend": {**legend, "orient": "top", "layout": {"top": beside}},
         "title": {"color": ink, "fontWeight": 600},
         "view": {"stroke": None},
     }
@@ -91,7 +92,7 @@ def field(name: str) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """Give a number as JSON has it, rounded to what a chart can show."""
+    """Return a number as JSON has it, rounded to what a chart can show."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
@@ -99,7 +100,7 @@ def plain_value(value: Any) -> Any:
 
 
 def distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """Give a column's values once each: numbers by size, others as they come."""
+    """Return a column's values once each: numbers by size, others as they come."""
     values = list(dict.fromkeys(row[name] for row in rows))
     return sorted(values) if all(isinstance(value, int | float) for value in values) else values
 

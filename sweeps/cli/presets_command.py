@@ -27,7 +27,7 @@ def command(name: str | None, as_json: bool) -> int:
 
 
 def summary(preset: Any) -> dict[str, Any]:
-    """Give what the list shows of a preset."""
+    """Return what the list shows of a preset."""
     from ..presets.registry import preset_bound_kind, preset_lag_bound
 
     return {
@@ -56,7 +56,7 @@ def _aliases(name: str) -> list[tuple[str, str]]:
 
 
 def details(preset: Any) -> dict[str, Any]:
-    """Give everything that is known of a preset, as plain data."""
+    """Return everything that is known of a preset, as plain data."""
     from ..presets.registry import preset_settings
 
     return {

@@ -86,7 +86,7 @@ class System:
 
 
 def whole_workload(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Give the fields that all systems have in common: ``DEFAULT_WORKLOAD`` with some changes."""
+    """Return the fields that all systems have in common: ``DEFAULT_WORKLOAD`` with some changes."""
     return {**DEFAULT_WORKLOAD, **(changes or {})}
 
 
@@ -151,7 +151,7 @@ def _system(name: str, knobs: dict[str, Any], common: Mapping[str, Any]) -> Syst
 
 
 def _numbered(systems: list[System]) -> list[System]:
-    """Give systems of one preset numbers, in the order given."""
+    """Return systems of one preset numbers, in the order given."""
     presets = [system.preset for system in systems]
     numbered = []
     for position, system in enumerate(systems):

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..laws.lengths import LengthLaw
 from ..results.numbers import formatted
 from ..results.text import WIDTH, grid
 from ..results.words import CAUSES
@@ -120,7 +121,6 @@ def workload_text(workload: Mapping[str, Any]) -> str:
     workload : mapping
         Fields of the configuration that all systems have in common.
     """
-    from ..laws.lengths import LengthLaw
 
     law = workload["response_length"]
     law = law if isinstance(law, LengthLaw) else LengthLaw.from_dict(law)

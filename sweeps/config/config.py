@@ -1,6 +1,6 @@
 """The settings of one simulated pipeline: every field of the model, checked before anything runs.
 
-A configuration is frozen and keyword-only. Level 1 is the core; the fields of levels 2 and 3 (engine,
+A configuration is frozen and keyword-only. Level 1 is the core; the fields of levels 2 and 3 (generation,
 publication styles, groups, admission ledger, stale work) are off by default, and a run with the defaults is
 the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
 """
@@ -248,7 +248,7 @@ class PipelineConfig(BaseModel):
         return isinstance(other, PipelineConfig) and self.__dict__ == other.__dict__
 
     def replace(self, **changes: Unpack[PresetSettings]) -> PipelineConfig:
-        """Give a checked copy with some fields changed.
+        """Return a checked copy with some fields changed.
 
         A configuration built from a preset is built again, so that its rules follow the change.
 
@@ -266,7 +266,7 @@ class PipelineConfig(BaseModel):
         return type(self)(**(kept | {**changes}))
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
-        """Give the settings as plain data (for TOML or JSON): those that differ from the defaults, or all.
+        """Return the settings as plain data (for TOML or JSON): those that differ from the defaults, or all.
 
         Examples
         --------

@@ -141,7 +141,7 @@ def checkpoint_chart(intervals: np.ndarray, overheads: np.ndarray, rules: list[d
 
 
 def _finished(name: str, title: str, description: str, drawn: Any) -> Chart:
-    """Give a chart its size, unless it has one, and take the specification."""
+    """Return a chart its size, unless it has one, and take the specification."""
     if drawn.height is alt.Undefined:
         drawn = drawn.properties(width=WIDTH, height=HEIGHT - 60)
     return Chart(name, title, description, specification(drawn))

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ..config.config import PipelineConfig
-from ..results.cells import mean_interval
 from ..results.frontier import ESS, THROUGHPUT, Frontier, frontier
 from ..runs.many import BatchResult, simulate_batch
-from ..runs.simulate import PipelineResult, simulate_pipeline
+from ..runs.result import PipelineResult
+from ..runs.simulate import simulate_pipeline
 from ..spec.make import make_spec
 from ..sweep.run import run_spec
 from . import charts

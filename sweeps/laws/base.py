@@ -10,7 +10,7 @@ class FrozenLaw:
     """Equality, hash, copies and pickles of a frozen law, a dataclass; the content decides, not the name."""
 
     def _identity(self) -> tuple[Any, ...]:
-        """Give what makes two laws of one class equal."""
+        """Return what makes two laws of one class equal."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:

@@ -79,15 +79,15 @@ class Columns:
                 )
 
     def lengths(self, name: str) -> np.ndarray:
-        """Give a column of whole lengths as int64."""
+        """Return a column of whole lengths as int64."""
         return whole_lengths(self._numbers(name, WHOLE_RULE), self._place(name), _WAY_OUT)
 
     def seconds(self, name: str) -> np.ndarray:
-        """Give a column of durations as float64."""
+        """Return a column of durations as float64."""
         return valid_seconds(self._numbers(name, SECONDS_RULE), self._place(name), _WAY_OUT)
 
     def groups(self, name: str) -> list[Any]:
-        """Give a column of group ids, of any kind; none may be missing."""
+        """Return a column of group ids, of any kind; none may be missing."""
         values = self._values[name]
         values = values if isinstance(values, list) else values.to_list()
         for i, value in enumerate(values):
@@ -168,7 +168,7 @@ class Columns:
 
 
 def _text_or_numbers(series: pl.Series) -> Any:
-    """Give a CSV column as an array of numbers or, where a cell is none, as a list with that cell's text."""
+    """Return a CSV column as an array of numbers or, where a cell is none, as a list with its text."""
     import polars as pl
 
     numbers = series.cast(pl.Float64, strict=False)
@@ -178,7 +178,7 @@ def _text_or_numbers(series: pl.Series) -> Any:
 
 
 def _numbers_or_objects(series: pl.Series) -> Any:
-    """Give a typed column as an array of numbers or, if it has text, booleans or gaps, as Python objects."""
+    """Return a typed column as an array of numbers or, with text, booleans or gaps, as Python objects."""
     import polars as pl
 
     if series.dtype.is_numeric() and not series.null_count():

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...kernels._arguments import Integers
+from ...kernels._arguments import Integers, plain, real_numbers
 from ...kernels.draws.length_table import (
     check_table,
     guide_table,
@@ -381,7 +381,7 @@ class LengthLaw(FrozenLaw):
         return self.rows.within_group_correlation()
 
     def quantile(self, q: ArrayLike) -> Integers:
-        """Give the smallest length k with a probability of at least q for k tokens or fewer.
+        """Return the smallest length k with a probability of at least q for k tokens or fewer.
 
         Parameters
         ----------
@@ -392,13 +392,12 @@ class LengthLaw(FrozenLaw):
         -------
         int or ndarray of int64
         """
-        from ...kernels._arguments import plain, real_numbers
 
         probability = np.maximum(real_numbers("q", q, minimum=0, maximum=1), np.nextafter(0.0, 1.0))
         return plain(self.minimum + np.searchsorted(self.cdf, probability, side="left"))
 
     def sample(self, count: int, seed: int = 0, first: int = 0) -> np.ndarray:
-        """Give the lengths of ``count`` rollouts of a seed, from number ``first``, as its runs see them.
+        """Return the lengths of ``count`` rollouts of a seed, from number ``first``, as its runs see them.
 
         Examples
         --------

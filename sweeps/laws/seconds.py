@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...kernels._arguments import Floats
+from ...kernels._arguments import Floats, plain, real_numbers
 from ...kernels.draws.length_table import guide_table
 from ...kernels.errors import ConfigError
 from .base import FrozenLaw
@@ -167,14 +167,13 @@ class SecondsLaw(FrozenLaw):
         return cls(values_seconds=distinct, cdf=cdf, name=name, spec=spec, **more)
 
     def quantile_seconds(self, uniforms: ArrayLike) -> Floats:
-        """Give the values for uniforms in [0, 1): ``values_seconds[searchsorted(cdf, u, side="right")]``.
+        """Return the values for uniforms in [0, 1): ``values_seconds[searchsorted(cdf, u, side="right")]``.
 
         Examples
         --------
         >>> SecondsLaw.empirical([4, 1]).quantile_seconds([0.0, 0.5]).tolist()
         [1.0, 4.0]
         """
-        from ...kernels._arguments import plain, real_numbers
 
         u = real_numbers("uniforms", uniforms, minimum=0, maximum=np.nextafter(1.0, 0.0))
         return plain(self.values_seconds[np.searchsorted(self.cdf, u, side="right")])

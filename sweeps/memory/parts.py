@@ -145,7 +145,7 @@ def training_activations(shape: ModelShape, tokens: int, recompute: str) -> Acti
 
 
 def engine_weight_bytes(shape: ModelShape, tensor_parallel: int, engine_format: str) -> int:
-    """Give the bytes of an inference engine's weights on one rank."""
+    """Return the bytes of an inference engine's weights on one rank."""
     if engine_format not in ENGINE_FORMATS:
         way_out = nearest(engine_format, ENGINE_FORMATS) or "Choose one."
         rule = f"must be one of {', '.join(ENGINE_FORMATS)}"
@@ -169,7 +169,7 @@ def engine_kv_bytes(
     shared_prompt_tokens: int = 0,
     group_size: int = 1,
 ) -> int:
-    """Give an engine's KV cache on one rank; a group's prompt counts once on layers that see all of it.
+    """Return an engine's KV cache on one rank; a group's prompt counts once on layers that see all of it.
 
     Windowed layers are charged in full for each sequence, since they soon stop holding the prompt.
     """

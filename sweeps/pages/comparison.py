@@ -15,6 +15,7 @@ from ..charts.shares import part_rows
 from ..charts.style import plain_value
 from ..compare.rows import SLOT_SHARES, TRAINER_SHARES
 from ..compare.text import knobs_text, notes, paired_lines, speed_lines, work_lines
+from ..files import write_atomically
 from ..presets.registry import find_preset
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import formatted
@@ -64,7 +65,6 @@ def write_comparison_page(
     ConfigError
         For a bad file name.
     """
-    from ..files import write_atomically
 
     target = checked_page(path, *NAME)
     labels = {place: row["label"] for place, row in enumerate(rows)}
@@ -87,7 +87,7 @@ def write_comparison_page(
 
 
 def _tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Give the tables; a row lights up with its system in the charts."""
+    """Return the tables; a row lights up with its system in the charts."""
     lags = [
         [
             row["label"],

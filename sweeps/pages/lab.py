@@ -52,7 +52,7 @@ def write_lab(folder: Path, profile_name: str, sections: Sequence[Section]) -> P
 
 
 def csv_text(table: LabTable) -> str:
-    """Give a table's raw values as CSV: a heading line and one line per row."""
+    """Return a table's raw values as CSV: a heading line and one line per row."""
     text = io.StringIO()
     writer = csv.DictWriter(text, table.csv_columns(), extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -73,7 +73,7 @@ def lab_page(profile_name: str, sections: Sequence[Section]) -> bytes:
 
 
 def _table(table: LabTable) -> Table:
-    """Give a table as pages have it; long words take a card's whole width on a narrow screen."""
+    """Return a table as pages have it; long words take a card's whole width on a narrow screen."""
     texts = table.texts()
     header = []
     for column, cells in zip(table.columns, zip(*texts)):

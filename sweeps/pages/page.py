@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...kernels.errors import ConfigError
 from ..charts.images import specification
 from ..charts.style import BLUE, BY_VARIABLES, plain_value
+from ..frame_files import checked_folder
 
 if TYPE_CHECKING:
     import jinja2
@@ -51,7 +52,7 @@ class Figure:
         return [f"chart-{self.name}"]
 
     def variants(self) -> list[dict[str, Any]]:
-        """Give the specifications for each place, by the metric that the reader chooses ("": any)."""
+        """Return the specifications for each place, by the metric that the reader chooses ("": any)."""
         return [{"": on_page(self.draw(True))}]
 
 
@@ -166,7 +167,7 @@ def _read(path: str) -> str:
 
 
 def embedded_json(value: Any) -> Markup:
-    """Give data for a script element: no text in it can end the element.
+    """Return data for a script element: no text in it can end the element.
 
     Examples
     --------
@@ -180,7 +181,7 @@ def embedded_json(value: Any) -> Markup:
 
 
 def embedded_script(source: str) -> Markup:
-    """Give a script's source for a script element: a literal end tag in it would end the element."""
+    """Return a script's source for a script element: a literal end tag in it would end the element."""
     from markupsafe import Markup
 
     for end, harmless in (("</script", "<\\/script"), ("</SCRIPT", "<\\/SCRIPT"), ("<!--", "<\\!--")):
@@ -196,7 +197,6 @@ def checked_page(path: str | Path, option: str, example: str) -> Path:
     ConfigError
         If it does not end in .html, or its folder does not exist.
     """
-    from ..frame_files import checked_folder
 
     target = Path(path)
     if target.suffix != ".html":
@@ -238,7 +238,7 @@ class Rows:
         return {"table": self._known[key]}
 
     def cells(self) -> set[int]:
-        """Give the ids of all cells in the tables."""
+        """Return the ids of all cells in the tables."""
         return {
             int(cell)
             for table in self.tables

@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..charts.panels import HEATMAP_METRICS
+from ..files import write_atomically
 from ..json_text import json_text
 from ..results.frontier import THROUGHPUT
+from ..results.words import metric_title
+from .content import gather
 
 if TYPE_CHECKING:
     import xarray
@@ -70,8 +74,6 @@ def write_report(
     ConfigError
         For a bad file name, an unknown metric or cell, or bounds out of range.
     """
-    from ..files import write_atomically
-    from .content import gather
     from .figures import report_charts
     from .page import checked_page
 
@@ -95,7 +97,6 @@ def write_report(
 def _write_images(figures: Sequence[Figure], page: Path) -> list[Path]:
     """Write a PNG and an SVG of each chart into the folder beside the page."""
     from ..charts.images import file_images, specification
-    from ..files import write_atomically
 
     folder = page.with_name(f"{page.stem}-charts")
     folder.mkdir(exist_ok=True)
@@ -109,8 +110,6 @@ def _write_images(figures: Sequence[Figure], page: Path) -> list[Path]:
 
 def _page(content: Content, figures: Sequence[Figure]) -> bytes:
     """Put the page together: small figures side by side, the others in sections of their own."""
-    from ..charts.panels import HEATMAP_METRICS
-    from ..results.words import metric_title
     from .figures import Heatmaps
     from .page import linked_page
     from .sections import cell_labels, report_values
@@ -142,7 +141,7 @@ def _scale_end(metric: str, value: float) -> str:
 
 
 def report_facts(report: Report) -> str:
-    """Give what was written as one line of JSON."""
+    """Return what was written as one line of JSON."""
     return json_text(
         {"page": str(report.page), "bytes": report.bytes, "images": [str(path) for path in report.images]}
     )

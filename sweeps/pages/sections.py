@@ -18,6 +18,7 @@ from ..results.commands import Commands
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import digits_for, fixed, missing, number, percent_interval, with_half_width
 from ..results.words import axis_words, describe_settings, short_label
+from ..spec.writing import spec_to_toml
 from .content import EFFECTIVE, Content
 from .page import Table
 
@@ -26,7 +27,7 @@ Sentences = list[tuple[str, str]]
 
 
 def report_values(content: Content) -> dict[str, Any]:
-    """Give everything that the report's template shows, but for its figures."""
+    """Return everything that the report's template shows, but for its figures."""
     caption, frontier = _frontier(content)
     return {
         "name": content.spec.name,
@@ -163,7 +164,7 @@ def _assumptions(content: Content) -> Sentences:
 
 
 def _frontier(content: Content) -> tuple[Sentences, Table | None]:
-    """Give the frontier and what else is named, fastest first, the baseline above."""
+    """Return the frontier and what else is named, fastest first, the baseline above."""
     found, axes = content.found, content.found.axes
     if not content.shown:
         return [("", "No configuration trained a batch.")], None
@@ -292,8 +293,7 @@ def _runs(store: str | None) -> list[str]:
 
 
 def _commands(content: Content) -> dict[str, Any]:
-    """Give the exact commands that make all of this again, go on with it, and look into one run."""
-    from ..spec.writing import spec_to_toml
+    """Return the exact commands that make all of this again, go on with it, and look into one run."""
 
     spec = content.spec
     lines = Commands(spec, content.whole, content.store)

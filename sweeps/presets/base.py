@@ -37,7 +37,7 @@ class Knob:
     choices: tuple[str, ...] = ()
 
     def checked(self, value: object) -> KnobValue:
-        """Give the value in the knob's type.
+        """Return the value in the knob's type.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Preset:
     needs: tuple[str, ...] = ()
 
     def checked_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Give every knob's value; those left out are at the system's defaults.
+        """Return every knob's value; those left out are at the system's defaults.
 
         Raises
         ------
@@ -158,5 +158,5 @@ class Preset:
 
 
 def limit(count: str, done: str, groups: int) -> list[dict[str, Any]]:
-    """Give a ledger of one line."""
+    """Return a ledger of one line."""
     return [{"count": count, "done": done, "groups": groups}]

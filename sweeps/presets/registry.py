@@ -31,13 +31,13 @@ DEFAULT_GROUP_SIZE = 8
 
 @cache
 def all_presets() -> dict[str, Preset]:
-    """Give every preset by name, in alphabetical order."""
+    """Return every preset by name, in alphabetical order."""
     found = [*ahead.PRESETS, *budget.PRESETS, *dropping.PRESETS]
     return {preset.name: preset for preset in sorted(found, key=lambda preset: preset.name)}
 
 
 def find_preset(name: str) -> Preset:
-    """Give a preset by name.
+    """Return a preset by name.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def find_preset(name: str) -> Preset:
 
 
 def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the configuration fields of a preset set beside some workload.
+    """Return the configuration fields of a preset set beside some workload.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preset_lag_bound(name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> int | None:
-    """Give a preset's bound of the lag in versions; None where the system has none.
+    """Return a preset's bound of the lag in versions; None where the system has none.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@ from .kernels.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
     ContractError as ContractError,
+    Finding as Finding,
     LagsweepError as LagsweepError,
     StoreError as StoreError,
 )
@@ -27,7 +28,7 @@ from .sweeps.checkpoint.files import (
     save_checkpoint as save_checkpoint,
 )
 from .sweeps.checkpoint.manifest import Manifest as Manifest
-from .sweeps.checkpoint.prompts import PromptLedger as PromptLedger
+from .sweeps.checkpoint.prompts import PromptCursor as PromptCursor
 from .sweeps.checkpoint.simulation import (
     restore_simulation as restore_simulation,
     simulation_checkpoint as simulation_checkpoint,

@@ -1,8 +1,7 @@
-"""A recommendation as text of at most 80 columns, and as plain data."""
+"""A recommendation as text of at most 80 columns."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +14,6 @@ if TYPE_CHECKING:
     from .recommend import Recommendation
 
 MOST_TIES = 8
-
-
-def as_plain(value: Any) -> Any:
-    """Turn dataclasses, tuples and NaN into what JSON has."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(name): as_plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def recommendation_text(result: Recommendation) -> str:

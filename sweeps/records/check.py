@@ -56,7 +56,7 @@ class LineFinding:
     finding: ContractFinding
 
     def __str__(self) -> str:
-        """Give one line of text: place, id, code, sentence."""
+        """Return one line of text: place, id, code, sentence."""
         who = "" if self.record_id is None else f" ({shown(self.record_id)})"
         return f"line {self.line}{who}: {self.finding.code}: {self.finding}"
 
@@ -115,7 +115,7 @@ class RecordReport:
         return self.records > 0 and not self.errors and not (strict and self.warnings)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as plain values, for JSON."""
+        """Return everything as plain values, for JSON."""
         return {
             "file": self.file,
             "lines": self.lines,

@@ -137,7 +137,7 @@ def _notes(result: PipelineResult) -> list[str]:
 
 
 def run_facts(result: PipelineResult) -> dict[str, Any]:
-    """Give what a run reports as plain data for JSON: None where there is nothing to average."""
+    """Return what a run reports as plain data for JSON: None where there is nothing to average."""
     counts = result.lag_counts.tolist()
     return {
         "config": result.config.to_dict(full=True),
@@ -148,7 +148,7 @@ def run_facts(result: PipelineResult) -> dict[str, Any]:
 
 
 def _details(result: PipelineResult) -> dict[str, Any]:
-    """Give what a run of the general engine reports on top."""
+    """Return what a run of the general loop reports on top."""
     found: dict[str, Any] = {}
     for name in ("slot_ticks", "trainer_ticks"):
         ticks: Mapping[str, int] | None = getattr(result, "__dict__", {}).get(name)

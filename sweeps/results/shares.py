@@ -1,7 +1,7 @@
 """Where time and tokens go, as shares per cell: the trainer's time, the slots' time, the tokens generated.
 
 Level 1 reports utilizations; an idle slot then always means that the cap holds it back (in `sequential`, that
-the other phase is under way). The general engine reports seconds by cause, which sum to the whole.
+the other phase is under way). The general loop reports seconds by cause, which sum to the whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def time_shares(ds: xarray.Dataset, rows: Sequence[int]) -> list[dict[str, dict[str, float]]]:
-    """Give the shares of some cells, averaged over their seeds.
+    """Return the shares of some cells, averaged over their seeds.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def time_shares(ds: xarray.Dataset, rows: Sequence[int]) -> list[dict[str, dict[
 
 
 def baseline_shares(ds: xarray.Dataset) -> dict[str, dict[str, float]]:
-    """Give the shares of the sequential baseline that was run beside the cells."""
+    """Return the shares of the sequential baseline that was run beside the cells."""
     done = ds["baseline_status"].values == 1
 
     def read(name: str) -> np.ndarray:

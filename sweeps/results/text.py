@@ -17,7 +17,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def terminal_width() -> int:
-    """Give the columns there are to write in: 80, or fewer on a narrow terminal."""
+    """Return the columns there are to write in: 80, or fewer on a narrow terminal."""
     return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
@@ -84,7 +84,7 @@ def _narrow(widths: list[int], everything: Sequence[Sequence[str]], left: Collec
 
 
 def _folded(line: Sequence[str], widths: Sequence[int], left: Collection[int]) -> list[str]:
-    """Give the lines of text that one line of a table takes."""
+    """Return the lines of text that one line of a table takes."""
     cells = [
         [part for own in cell.split("\n") for part in folded(own, width)] for cell, width in zip(line, widths)
     ]
@@ -92,7 +92,7 @@ def _folded(line: Sequence[str], widths: Sequence[int], left: Collection[int]) -
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Give a text in lines, folded under its own beginning.
+    """Return a text in lines, folded under its own beginning.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _indent(text: str) -> int:
 
 
 def _narrowest(text: str) -> int:
-    """Give the width below which a word would be cut."""
+    """Return the width below which a word would be cut."""
     return _indent(text) + max(map(len, text.split()), default=0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from .numbers import number, short_number
 
 
@@ -114,7 +115,6 @@ def metric_title(name: str) -> str:
     >>> metric_title("trained_tokens_per_second"), metric_title("mean_lag")
     ('trained tokens per second', 'lag, mean over batches of the batch mean, versions')
     """
-    from ...kernels.pipeline.metrics import METRIC_BY_NAME
 
     metric = METRIC_BY_NAME.get(name)
     if metric is None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 from .result import PipelineResult, Row
 
 if TYPE_CHECKING:
     import polars
+
 
 PROGRESSING, STALLED, STARVED = "progressing", "stalled", "starved"
 
@@ -155,7 +156,7 @@ class PhaseBounds(NamedTuple):
 
 
 def phase_bounds(config: PipelineConfig) -> PhaseBounds:
-    """Give the seconds per update that generation and training need by themselves, on average.
+    """Return the seconds per update that generation and training need by themselves, on average.
 
     Generation has every slot occupied all the time and drops nothing; with a decode slowdown, n rollouts
     decode where ``n = slots * decode / (decode + tail)`` at the rate for n. Training goes from step to
@@ -205,7 +206,7 @@ def _slowed_decode(decode: float, tail: float, slots: int, slowdown: float) -> f
 
 
 def constraint_intervals(result: PipelineResult) -> polars.DataFrame:
-    """Give what bound slots and trainer between one event and the next, as a frame.
+    """Return what bound slots and trainer between one event and the next, as a frame.
 
     Slot time by ``slots_bound_by`` and trainer time by ``trainer_bound_by`` sum exactly to
     ``result.slot_ticks`` and ``result.trainer_ticks`` when the warm-up is 0.

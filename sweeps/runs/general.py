@@ -199,7 +199,7 @@ class GeneralCells:
             run.held, before.held = before.held if fit else None, None
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
-        """Give what the configuration that has just come to its end recorded."""
+        """Return what the configuration that has just come to its end recorded."""
         return self._runs[self.finished - 1].tables(core=True)
 
 

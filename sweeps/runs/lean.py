@@ -144,6 +144,6 @@ class LeanCells:
         run.grow(status)
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
-        """Give what the configuration that has just come to its end recorded."""
+        """Return what the configuration that has just come to its end recorded."""
         self._run.config = self._configs[self.finished - 1]
         return self._run.tables(core=True)

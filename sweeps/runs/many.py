@@ -172,8 +172,8 @@ def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool) -> Le
     from .general import GeneralCells
     from .lean import LeanCells
 
-    loop = GeneralCells if above else LeanCells
-    return loop(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
+    cells = GeneralCells if above else LeanCells
+    return cells(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
 
 
 def _run_members(

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...kernels.pipeline import records
 from ...kernels.pipeline.records import FULL_RATE
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 
 NO_CAP = 2**60
 _PUBLICATIONS = {
@@ -125,7 +125,7 @@ def _environment(config: PipelineConfig) -> int:
 
 
 def general_tables(config: PipelineConfig) -> records.Tables:
-    """Give the tables for the general loop, all read-only: one kind of array, one compilation."""
+    """Return the tables for the general loop, all read-only: one kind of array, one compilation."""
     law, environment = config.response_length, config.environment_seconds
     no_environment = (_NO_REALS, _NO_GUIDE, _NO_INTEGERS)
     tables = (
@@ -168,7 +168,7 @@ def _limits(config: PipelineConfig) -> np.ndarray:
 
 
 def _trace(config: PipelineConfig) -> tuple[Any, Any, Any, Any]:
-    """Give tokens, ticks, group starts and group of each row of a trace; dummies where there is none."""
+    """Return tokens, ticks, group starts and group of each row of a trace; dummies where there is none."""
     law = config.response_length
     if law.paired_seconds is not None:
         return law.paired_tokens, _ticks_of(law.paired_seconds), _NO_GUIDE, _NO_INTEGERS

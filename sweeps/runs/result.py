@@ -11,8 +11,8 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
 from ...kernels.pipeline.metrics import SLOT_CONSTRAINTS, TRAINER_CONSTRAINTS, MetricAttributes
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 
 if TYPE_CHECKING:
     import polars
@@ -138,15 +138,15 @@ class PipelineResult(MetricAttributes):
         )
 
     def batches_frame(self) -> polars.DataFrame:
-        """Give the batches as a polars frame."""
+        """Return the batches as a polars frame."""
         return self._frame("batches")
 
     def timeline_frame(self) -> polars.DataFrame:
-        """Give the timeline as a polars frame."""
+        """Return the timeline as a polars frame."""
         return self._frame("timeline")
 
     def rollouts_frame(self) -> polars.DataFrame:
-        """Give the rollouts as a polars frame.
+        """Return the rollouts as a polars frame.
 
         Raises
         ------
@@ -196,7 +196,7 @@ def slot_constraint_names(config: PipelineConfig) -> list[str]:
 
 
 def named(metrics: np.record) -> dict[str, Any]:
-    """Give a record of metrics by name, as plain numbers."""
+    """Return a record of metrics by name, as plain numbers."""
     found = dict(zip(metrics.dtype.names or (), metrics.item()))
     found["stalled"] = bool(found["stalled"])
     return found
@@ -205,7 +205,7 @@ def named(metrics: np.record) -> dict[str, Any]:
 def general_details(
     config: PipelineConfig, histograms: np.ndarray, slot_ticks: np.ndarray, trainer_ticks: np.ndarray
 ) -> dict[str, Any]:
-    """Give what a :class:`GeneralResult` has on top, from the arrays of its run."""
+    """Return what a :class:`GeneralResult` has on top, from the arrays of its run."""
     lags = {key: histograms[row].copy() for key, row in LAG_HISTOGRAMS.items()}
     # A rollout starts with the newest published weights.
     lags["start", "publications"] = np.zeros_like(histograms[0])

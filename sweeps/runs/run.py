@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...kernels.pipeline import records
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 from .parameters import pack
 from .result import PipelineResult, named, table_columns
 
@@ -134,7 +134,7 @@ class Run(ABC):
         return run
 
     def rows(self, table: str) -> np.ndarray | None:
-        """Give the recorded rows of ``batches``, ``timeline`` or ``rollouts``; None where not asked for."""
+        """Return the recorded rows of ``batches``, ``timeline`` or ``rollouts``; None where not asked for."""
         if not self.parameters[f"record_{table}"][0]:
             return None
         name = _TABLES[table]
@@ -159,7 +159,7 @@ class Run(ABC):
         """Write the metrics into an array of one record."""
 
     def tables(self, *, core: bool = False) -> dict[str, dict[str, np.ndarray]]:
-        """Give what was recorded as named columns; `core`: as a sweep keeps it, the same for both loops."""
+        """Return what was recorded as named columns; `core`: as a sweep keeps it, the same for both loops."""
         found = {}
         for table in _TABLES:
             rows = self.rows(table)

@@ -83,7 +83,7 @@ def finish_run(run: Run) -> PipelineResult:
 
 
 def result_row(result: PipelineResult) -> dict[str, Any]:
-    """Give a result as one flat row: the settings that matter most, then every metric.
+    """Return a result as one flat row: the settings that matter most, then every metric.
 
     Examples
     --------

@@ -148,7 +148,7 @@ class SweepSpec:
         return ",".join(sorted({law.digest for law in laws}))
 
     def config(self, cell: int, seed: int | None = None) -> PipelineConfig:
-        """Give the configuration of a cell, counted along the design.
+        """Return the configuration of a cell, counted along the design.
 
         Raises
         ------
@@ -164,11 +164,11 @@ class SweepSpec:
         return self.base.replace(**changes)
 
     def replace(self, **changes: Unpack[SpecParts]) -> SweepSpec:
-        """Give a copy with some parts changed."""
+        """Return a copy with some parts changed."""
         return replace(self, **changes)
 
     def to_plain(self) -> dict[str, Any]:
-        """Give the spec as plain data for JSON or TOML."""
+        """Return the spec as plain data for JSON or TOML."""
         base = self._plain_preset() or {
             name: plain(getattr(self.base, name)) for name in non_default(self.base)
         }
@@ -195,14 +195,14 @@ class SweepSpec:
         return content
 
     def _plain_preset(self) -> dict[str, Any] | None:
-        """Give the base as its preset's name and what was given with it; None without a preset."""
+        """Return the base as its preset's name and what was given with it; None without a preset."""
         if self.base.preset is None:
             return None
         name, fields = self.base.preset
         return {"preset": name, **{setting: plain(value) for setting, value in fields.items()}}
 
     def to_json(self) -> str:
-        """Give the spec as one line of JSON."""
+        """Return the spec as one line of JSON."""
         return json.dumps(self.to_plain(), separators=(",", ":"))
 
     def run(self, **options: Unpack[RunOptions]) -> xarray.Dataset:

@@ -97,14 +97,14 @@ class ZarrFiles:
         return dict(self._group.attrs)
 
     def array(self, name: str) -> Any:
-        """Give an array, opened so that chunks of fill values are written too."""
+        """Return an array, opened so that chunks of fill values are written too."""
         if name not in self._arrays:
             array: Any = self._group[name]
             self._arrays[name] = array.with_config(_WRITE_ALL)
         return self._arrays[name]
 
     def chunks(self, name: str) -> tuple[int, ...]:
-        """Give the shape of an array's chunks."""
+        """Return the shape of an array's chunks."""
         return tuple(self.array(name).chunks)
 
     def has(self, name: str) -> bool:

@@ -39,7 +39,7 @@ _LARGER_UNITS = 4  # cut anew when the sweep has outgrown its units by this fact
 def extend_store(
     store: SweepStore, asked: SweepSpec, lock: StoreLock, *, unit_runs: int | None, progress: Progress
 ) -> tuple[SweepStore, StoreLock]:
-    """Give a store that holds what is stored and what is asked, with its lock held.
+    """Return a store that holds what is stored and what is asked, with its lock held.
 
     Parameters
     ----------

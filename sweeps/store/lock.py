@@ -96,7 +96,7 @@ class StoreLock:
                 return
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Return the lock back."""
         if self._file.closed:
             return
         self._stop.set()

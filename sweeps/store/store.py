@@ -78,7 +78,7 @@ class SweepStore:
         self.journal = Journal(folder / JOURNAL_NAME)
 
     def part(self, name: str) -> Part:
-        """Give a part by its name."""
+        """Return a part by its name."""
         return next(part for part in self.parts if part.name == name)
 
     @property
@@ -87,7 +87,7 @@ class SweepStore:
         return bool(self.files.attributes["complete"]) and self.journal.finished
 
     def units(self) -> Iterator[tuple[Part, tuple[int, ...]]]:
-        """Give every unit: the baseline's first, since they are few, then the sweep's own."""
+        """Return every unit: the baseline's first, since they are few, then the sweep's own."""
         for part in sorted(self.parts, key=lambda part: part.name == CELLS):
             for unit in part.layout.units():
                 yield part, unit

@@ -27,6 +27,7 @@ from ..spec.make import make_spec
 from ..spec.reading import read_spec_file
 from ..spec.spec import SweepSpec
 from ..spec.stopping import parse_rule
+from ..store.writing import run_into_store
 
 if TYPE_CHECKING:
     import xarray
@@ -118,8 +119,6 @@ def run_spec(
             "tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'."
         )
     if store is not None:
-        from ..store.writing import run_into_store
-
         return run_into_store(
             spec, Path(store), executor=executor, threads=threads, progress=observer, cancel=stop
         )

@@ -29,7 +29,7 @@ _NEXT_TO_NOTHING = 0.5  # an arrow leaves just before its slice ends, so that it
 def trace_events(
     result: PipelineResult, tracks: Tracks, window: tuple[float, float] = (-np.inf, np.inf)
 ) -> Iterator[dict[str, Any]]:
-    """Give every event of a run's trace, metadata first.
+    """Return every event of a run's trace, metadata first.
 
     Parameters
     ----------

@@ -211,7 +211,7 @@ OPEN = {"Manifest.queue", "Manifest.in_flight", "Manifest.state"}
 
 
 def _public():
-    """Give every public function and class once, by name."""
+    """Return every public function and class once, by name."""
     found = {}
     for module in (lagsweep, lagsweep.kernels):
         topics = [getattr(module, name) for name in module.__all__]

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ....kernels.errors import ConfigError
 from ...json_text import json_text
 from .options import KV_FORMATS, ByteSize, ListOf
 
@@ -38,7 +39,6 @@ def command(as_json: bool, **options: Any) -> None:
 
 
 def _sums(options: dict[str, Any]) -> dict[str, Any]:
-    from ....kernels.errors import ConfigError
     from ....kernels.memory.kv_cache import kv_cache_bytes
 
     layers, pool, tokens = options["layers"], options["pool"], options["tokens"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ....kernels.errors import ConfigError
 from ...json_text import json_text
 from .options import ByteSize, ListOf
 
@@ -41,7 +42,6 @@ def command(as_json: bool, **options: Any) -> None:
 
 
 def _payload(options: dict[str, Any]) -> int:
-    from ....kernels.errors import ConfigError
 
     payload, model = options["payload"], options["model"]
     if (payload is None) == (model is None):
@@ -56,7 +56,6 @@ def _payload(options: dict[str, Any]) -> int:
 
 
 def _link(options: dict[str, Any]) -> float:
-    from ....kernels.errors import ConfigError
     from ....kernels.sync.transfer import gigabits_to_gigabytes_per_second
 
     as_bytes, as_bits = options["gigabytes_per_second"], options["gigabits_per_second"]

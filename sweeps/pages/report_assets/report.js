@@ -25,8 +25,10 @@
       return typeof value === "string" && value.startsWith("--") ? style(value) : value;
     });
     config.legend.labelLimit = narrow ? 250 : 420;
-    if (narrow) config.legend.columns = 2;
-    config.legend.layout = { top: { direction: narrow ? "vertical" : "horizontal", margin: 18, anchor: "start" } };
+    if (narrow) {
+      config.legend.columns = 2;
+      config.legend.layout.top.direction = "vertical";
+    }
     return config;
   }
 
