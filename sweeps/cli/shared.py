@@ -109,7 +109,7 @@ def remarks(dataset: Any) -> list[str]:
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
     if spec_of(dataset).baseline and "baseline_status" not in dataset:
-        lines.append("note: no sequential baseline: it has no meaning beside options of levels 2 and 3")
+        lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")
     return lines
 
 

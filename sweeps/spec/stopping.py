@@ -185,5 +185,5 @@ def check_metric(rule: Rule, spec: SweepSpec) -> None:
             "until",
             "must name a metric that this sweep reports",
             rule.metric,
-            nearest(rule.metric, known) or "Levels 2 and 3 report more.",
+            nearest(rule.metric, known) or "Options of generation and rules report more.",
         )
