@@ -15,7 +15,6 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from ...kernels.errors import StoreError
-from ..execute.plan import CELLS
 from ..execute.units import unit_name
 from ..results.dataset import coordinate_table, variable_table, with_reasons
 from .metadata import metadata_problems, problem_file
@@ -92,12 +91,10 @@ def settle(store: SweepStore) -> None:
         for unit, record in list(store.done_units(part)):
             if record.get("rewriting") and not whole_while_rewritten(store, part, unit_name(unit), record):
                 store.journal.forget(part.name, unit_name(unit))
-        decided = store.spec.until is not None and part.name == CELLS  # by the rounds
-        if complete and not decided:
-            for unit in part.layout.units():
-                if not store.done_mask(part, unit).all():
-                    what = f"does not tell of unit {store.work_name(part, unit)}, but the store says complete"
-                    raise refusal(store.folder, store.journal.path.name, what, store.opened_as)
+    for part, unit in store.units() if complete else ():
+        if not store.is_done(part, unit):
+            what = f"does not tell of unit {store.work_name(part, unit)}, but the store says complete"
+            raise refusal(store.folder, store.journal.path.name, what, store.opened_as)
 
 
 def refusal_of(store: SweepStore, problem: tuple[str, str, str]) -> StoreError:

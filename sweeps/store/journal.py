@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,15 +133,6 @@ class Journal:
     def forget(self, part: str, unit: str) -> None:
         """Take a unit for undone, without a word in the file."""
         self._by_part.get(part, {}).pop(unit, None)
-
-    def living(self) -> Iterator[dict[str, Any]]:
-        """Give the lines that count: the creation, the last of each unit that is done, the finish."""
-        for record in self.records:
-            last = self.units(str(record.get("part"))).get(str(record.get("unit")))
-            if record.get("kind") == CREATED or record is last:
-                yield record
-        if self.finished:
-            yield self.records[-1]
 
     def rewrite(self, place: Place, records: list[dict[str, Any]]) -> None:
         """Put these lines in place of the whole file, in one step."""

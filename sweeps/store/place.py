@@ -99,7 +99,11 @@ class Place:
                 os.mkdir(os.path.join(*pieces[:count]), dir_fd=self._descriptor)
 
     def _rename(self, old: str, new: str) -> None:
-        os.replace(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        try:
+            os.replace(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        except IsADirectoryError:  # an empty folder has taken the file's name
+            os.rmdir(new, dir_fd=self._descriptor)
+            os.replace(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def restore(self, old: str, new: str) -> None:
         """Give a file another name, in place of whatever has that name."""

@@ -196,6 +196,11 @@ class SweepStore:
         """Digest a unit's chunk files, one after the other in the order of the variables."""
         return "".join(self.files.digest(name, unit) or "-" * 8 for name in variable_table(part))
 
+    def is_done(self, part: Part, unit: Sequence[int]) -> bool:
+        """Tell whether all of a unit is done, or the rounds of a stopping rule decide what is."""
+        decided = self.spec.until is not None and part.name == CELLS
+        return decided or bool(self.done_mask(part, unit).all())
+
     def finish(self) -> None:
         """Mark the store complete: the group's metadata, then the journal.
 
@@ -205,18 +210,23 @@ class SweepStore:
             If a unit is not done.
         """
         for part, unit in self.units():
-            decided = self.spec.until is not None and part.name == CELLS  # by the rounds
-            if not decided and not self.done_mask(part, unit).all():
+            if not self.is_done(part, unit):
                 raise StoreError(
                     "complete",
                     f"must not be said, unit {self.work_name(part, unit)} is not done",
                     str(self.folder),
                     "Give the same command again.",
                 )
-        if self.journal.damaged:
-            self.journal.rewrite(self.place, list(self.journal.living()))
+        if self.journal.damaged or not self.journal.records or self.journal.records[0]["kind"] != CREATED:
+            self.journal.rewrite(self.place, self.living_lines())
         self.files.set_complete(True)
         self.journal.append({"kind": FINISHED, "fingerprint": self.spec.fingerprint})
+
+    def living_lines(self) -> list[dict[str, Any]]:
+        """Give the journal without its dead lines: the creation, and the last line of each unit that is done."""
+        done = {id(record) for part in self.parts for _, record in self.done_units(part)}
+        created = creation_line(self.spec, self.parts)
+        return [created, *(record for record in self.journal.records if id(record) in done)]
 
     def reopen(self) -> None:
         """Take back the mark before a complete store is changed."""
@@ -383,11 +393,14 @@ def fill_folder(folder: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
     (folder / TABLES_NAME).mkdir()
     (folder / SPEC_NAME).write_text(spec_to_toml(spec), encoding="utf-8")
     journal = Journal(folder / JOURNAL_NAME)
-    units = {part.name: part.layout.count for part in parts}
-    journal.append(
-        {"kind": CREATED, "fingerprint": spec.fingerprint, "schema": SCHEMA_VERSION, "units": units}
-    )
+    journal.append(creation_line(spec, parts))
     journal.close()
+
+
+def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
+    """Give the journal's first line."""
+    units = {part.name: part.layout.count for part in parts}
+    return {"kind": CREATED, "fingerprint": spec.fingerprint, "schema": SCHEMA_VERSION, "units": units}
 
 
 def beside(folder: Path, mark: str) -> list[Path]:

@@ -72,6 +72,8 @@ class VerifyReport:
         What was not checked, and why.
     repairs : list of str
         What was done about findings.
+    left : list of Finding
+        What of the findings a repair left; all of them where none was asked for.
     wrong_units : set of (str, str)
         Part and name of the units that findings are about.
     stray_files : list of Path
@@ -90,6 +92,10 @@ class VerifyReport:
     units_done: int = 0
     chunks: int = 0
     runs_checked: int = 0
+    left: list[Finding] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = self.findings
 
     @property
     def sound(self) -> bool:

@@ -1,0 +1,227 @@
+"""A drill: stores are damaged or displaced in every way we know, and no command gives a wrong number.
+
+Each command must give the right numbers, or end with exit code 3 and the name of a file; the run's command
+may also run again what does not hold, and must then give the right numbers. The long form (`make
+drill-stores`) takes every fault to every kind of store with many seeds; here each fault is taken once or more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+
+import numpy as np
+import pytest
+from oracle.damaged_stores import FAULTS, NothingToDamage
+from oracle.small_sweeps import small_base, tree
+
+from lagsweep.errors import StoreError
+from lagsweep.sweeps.cli.main import main
+from lagsweep.sweeps.execute.progress import Progress
+from lagsweep.sweeps.runs.many import Cancelled
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.store.store import SweepStore, open_sweep, read_table
+from lagsweep.sweeps.store.writing import run_into_store
+
+ROUNDS = int(os.environ.get("LAGSWEEP_DRILL_ROUNDS", "0"))  # over all kinds of stores, in the long form
+SEED = 20_261_130
+KINDS = ("finished", "unfinished", "extended")
+ALTERS_THE_STORE_ITSELF = ("a_bit_of_the_groups_metadata_flips", "a_bit_anywhere_flips")
+BENIGN = (  # what is shown and run needs none of it
+    "the_spec_file_is_altered",
+    "foreign_and_unfinished_files_lie_about",
+)
+
+
+def the_spec(**changes):
+    axes = {"max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
+    return make_spec(small_base(**changes), axes, 10, baseline=True, tables=["batches"])
+
+
+SPEC = the_spec()
+UNIT_RUNS = 18  # three seeds of six cells: 4 units, 1 of the baseline
+
+
+def stopped_after(units, spec, folder, **options):
+    """Run so many units and stop."""
+    cancel, left = threading.Event(), [units]
+
+    class Stop(Progress):
+        def block(self, unit, runs, seconds):
+            left[0] -= 1
+            if left[0] == 0:
+                cancel.set()
+
+    with pytest.raises(Cancelled):
+        run_into_store(spec, folder, executor="serial", progress=Stop(), cancel=cancel, **options)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """One store of each kind, another sweep's store of the same shape, and what is right."""
+    root = tmp_path_factory.mktemp("stores")
+    run_into_store(SPEC, root / "finished", unit_runs=UNIT_RUNS)
+    stopped_after(3, SPEC, root / "unfinished", unit_runs=UNIT_RUNS)
+    run_into_store(SPEC.replace(seeds=tuple(range(5))), root / "extended", unit_runs=UNIT_RUNS)
+    stopped_after(2, SPEC, root / "extended")
+    run_into_store(the_spec(batch_tokens=140), root / "other", unit_runs=UNIT_RUNS)
+    assert 0 < len(SweepStore(root / "unfinished").journal.units("cells")) < 4
+    return root
+
+
+@pytest.fixture(scope="module")
+def right(stores):
+    dataset = open_sweep(stores / "finished").load()
+    rows = read_table(stores / "finished", "batches").collect()
+    return dataset, {key: frame for key, frame in rows.group_by("cell", "seed", maintain_order=True)}
+
+
+def command(*arguments, capsys):
+    """Run a command here; gives its exit code, and what it said."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def assert_right(folder, right):
+    """Every value that a store gives is the right one, and whatever it does not give counts as not run."""
+    dataset, rows = right
+    mine = open_sweep(folder)
+    for name, variable in mine.data_vars.items():
+        status = mine["baseline_status" if name.startswith("baseline_") else "status"].values
+        assert np.isin(status, (0, 1)).all()
+        values, expected = variable.values, dataset[name].values
+        np.testing.assert_array_equal(values[status == 1], expected[status == 1], err_msg=name)
+        if not name.endswith(("status", "lag_counts")):
+            assert (
+                np.isnan(values[status == 0]) if values.dtype.kind == "f" else values[status == 0] == -1
+            ).all()
+    for name in dataset.coords:
+        np.testing.assert_array_equal(mine[name].values, dataset[name].values)
+    if mine.attrs["complete"]:
+        assert (mine["status"] == 1).all()
+    try:
+        frame = read_table(folder, "batches").collect()
+    except StoreError as error:
+        if not str(error).startswith("table: must be one that the store keeps"):
+            raise
+        assert not (mine["status"] == 1).any()
+        return mine
+    done = {
+        (int(mine["cell"].values[at[:-1]]), int(mine["seed"].values[at[-1]]))
+        for at in map(tuple, np.argwhere(mine["status"].values == 1))
+    }
+    found = {key: part for key, part in frame.group_by("cell", "seed", maintain_order=True)}
+    assert set(found) == done & set(rows)
+    for key, part in found.items():
+        assert part.equals(rows[key])
+    return mine
+
+
+def names_a_file(text):
+    return any(
+        mark in text for mark in ("zarr", "journal", "tables/", "lock", "spec", "schema", "fingerprint")
+    )
+
+
+def drill(kind, name, seed, stores, right, folder, capsys, *, everything):
+    """Damage a copy of a store in one way, give every command, and hold what each says against what is right."""
+    store = folder / "store"
+    shutil.copytree(stores / kind, store)
+    shutil.copyfile(stores / "finished/journal.jsonl", folder / "finished-journal")
+    try:
+        FAULTS[name](store, np.random.default_rng(seed), stores / "other")
+    except NothingToDamage:
+        return "nothing to damage"
+    try:
+        mine, refused = assert_right(store, right), None
+    except StoreError as error:
+        mine, refused = None, error
+        assert names_a_file(str(error)), error
+    shown = command("show", store, "--json", capsys=capsys)
+    looked = [shown, command("recommend", store, "--json", capsys=capsys)]
+    cell = "max_lag=1,sync_cadence=2"
+    trace = ("trace", store, "--cell", cell, "--seed", "4", "--quiet", "--output", folder / "trace.json")
+    looked.append(command(*trace, capsys=capsys))
+    if everything:
+        looked.append(command("report", store, "--output", folder / "page.html", capsys=capsys))
+    for code, out, err in looked:
+        assert code in (0, 1, 2, 3)
+        assert "Traceback" not in err
+        if code == 3:
+            assert names_a_file(err + out)
+        elif code == 2:  # nothing is done yet that it could tell of
+            assert mine is None or not mine.attrs["complete"], err
+    if refused is None:
+        assert shown[0] == 0
+        assert "NOT the stored run" not in looked[2][1] + looked[2][2]
+        facts = json.loads(shown[1])
+        assert facts["runs"]["done"] == int((mine["status"] == 1).sum())
+        if facts["complete"]:
+            assert shown[1].replace(str(store), "") == command(
+                "show", stores / "finished", "--json", capsys=capsys
+            )[1].replace(str(stores / "finished"), "")
+    elif name != "the_journal_is_torn":
+        # A damaged table hinders no command that reads none.
+        assert (
+            shown[0] == 3
+            or str(refused).startswith("tables/")
+            or "chunk" in name
+            or "array" in name
+            or ("bit" in name or "swapped" in name or "kept" in name)
+        ), name
+    verified = command("verify", store, "--quiet", "--sample", "5", "--json", capsys=capsys)
+    assert verified[0] in (0, 1, 3)
+    assert refused is None or verified[0] in (1, 3), verified
+    run_and_compare(kind, name, store, stores, right, folder, capsys)
+    return "refused" if refused else "right"
+
+
+def run_and_compare(kind, name, store, stores, right, folder, capsys):
+    """Resume one copy, repair and resume another: both end with the right numbers, or say which file hinders."""
+    repaired = folder / "repaired"
+    shutil.copytree(store, repaired, symlinks=True, ignore=shutil.ignore_patterns("lock"))
+    run_command = ("run", stores / "finished/spec.toml", "--quiet", "--executor", "serial", "--store")
+    code, out, err = command(*run_command, store, capsys=capsys)
+    assert code in (0, 3), err
+    if code == 0:
+        assert_right(store, right)
+        assert open_sweep(store).attrs["complete"]
+        code, out, _ = command("verify", store, "--quiet", "--sample", "5", capsys=capsys)
+        stray = [line for line in out.splitlines() if "does not belong" in line or "not tell of it" in line]
+        spec = [line for line in out.splitlines() if line.startswith("spec: ")]
+        assert code == 0 or len(stray) + len(spec) == len(out.splitlines()) - 1, out
+    else:
+        assert names_a_file(err), err
+    code, out, err = command("verify", repaired, "--repair", "--quiet", "--sample", "5", capsys=capsys)
+    if code == 3:  # what says what the store is must be there, and no link is written through
+        assert name in (*ALTERS_THE_STORE_ITSELF, "a_chunk_is_a_link"), err
+        assert names_a_file(err)
+        return
+    assert code == 0, out + err
+    code, _, err = command(*run_command, repaired, capsys=capsys)
+    assert code == 0, err
+    assert_right(repaired, right)
+    assert command("verify", repaired, "--quiet", "--sample", "5", capsys=capsys)[0] == 0
+    if kind != "extended":
+        assert tree(repaired) == tree(stores / "finished")
+
+
+def cases():
+    if ROUNDS:
+        return [(kind, name, SEED + number) for number in range(ROUNDS) for name in FAULTS for kind in KINDS]
+    return [(KINDS[number % 3], name, SEED + number) for number, name in enumerate(FAULTS)]
+
+
+@pytest.mark.parametrize(("kind", "name", "seed"), cases())
+def test_a_damaged_store_gives_the_right_numbers_or_an_error(
+    kind, name, seed, stores, right, tmp_path, capsys, monkeypatch
+):
+    everything = ROUNDS == 1 or seed % 12 == 0
+    print(drill(kind, name, seed, stores, right, tmp_path, capsys, everything=everything))
+    precious = tmp_path / "precious.txt"
+    assert not precious.exists() or precious.read_text() == "keep me"
