@@ -14,7 +14,7 @@ from ...kernels.errors import StoreError
 from ..execute.plan import Part
 from ..execute.progress import Progress
 from ..execute.units import unit_name
-from ..results.dataset import MODEL_REVISION, SCHEMA_VERSION, revisions_between
+from ..results import dataset as results
 from ..spec.spec import SweepSpec
 from .arrays import digest_of_file
 from .metadata import mend_metadata, metadata_problems, problem_file
@@ -35,14 +35,14 @@ def refuse_older(store: SweepStore, asked: SweepSpec) -> None:
     """
     schema, revision = (int(store.attributes.get(name, 1)) for name in ("schema_version", "model_revision"))
     way_out = "Give --rerun to run all of it again, or another --store; it can be read as it is."
-    if schema < SCHEMA_VERSION:
-        rule = f"must be {SCHEMA_VERSION} to go on with the store"
+    if schema < results.SCHEMA_VERSION:
+        rule = f"must be {results.SCHEMA_VERSION} to go on with the store"
         raise StoreError("schema_version", rule, schema, way_out)
-    if revision > MODEL_REVISION:
-        rule = f"must be at most {MODEL_REVISION} to go on with the store"
+    if revision > results.MODEL_REVISION:
+        rule = f"must be at most {results.MODEL_REVISION} to go on with the store"
         raise StoreError("model_revision", rule, revision, "Use a newer lagsweep, or another --store.")
-    if revisions_between(revision, asked):
-        rule = f"must be {MODEL_REVISION} to go on with the store, whose results would differ"
+    if results.revisions_between(revision, asked):
+        rule = f"must be {results.MODEL_REVISION} to go on with the store, whose results would differ"
         raise StoreError("model_revision", rule, revision, way_out)
 
 

@@ -35,7 +35,8 @@ from ...kernels.pipeline.metrics import LAG_BINS
 from ..execute.plan import CELLS, Part, plan_parts
 from ..execute.units import Box, intersection, unit_name, unit_of_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
-from ..results.dataset import SCHEMA_VERSION, coordinate_table, variable_table, variable_values
+from ..results import dataset as results
+from ..results.dataset import coordinate_table, variable_table, variable_values
 from ..spec.carried import check_law, spec_from_text
 from ..spec.spec import SweepSpec
 from ..spec.writing import spec_to_toml
@@ -223,9 +224,9 @@ class SweepStore:
         self.journal.append({"kind": FINISHED, "fingerprint": self.spec.fingerprint})
 
     def living_lines(self) -> list[dict[str, Any]]:
-        """Give the journal without its dead lines: the creation, and the last line of each unit that is done."""
+        """Give the journal without its dead lines: the creation, and the last line of each done unit."""
         done = {id(record) for part in self.parts for _, record in self.done_units(part)}
-        created = creation_line(self.spec, self.parts)
+        created = creation_line(self.spec, self.parts) | {"schema": self.attributes["schema_version"]}
         return [created, *(record for record in self.journal.records if id(record) in done)]
 
     def reopen(self) -> None:
@@ -327,10 +328,9 @@ def check_schema(attributes: dict[str, Any], folder: Path) -> None:
             str(folder),
             "Its attributes lack spec and schema_version.",
         )
-    if found > SCHEMA_VERSION:
-        raise StoreError(
-            "schema_version", f"must be at most {SCHEMA_VERSION}", found, "Use a newer lagsweep to read it."
-        )
+    if found > results.SCHEMA_VERSION:
+        rule = f"must be at most {results.SCHEMA_VERSION}"
+        raise StoreError("schema_version", rule, found, "Use a newer lagsweep to read it.")
 
 
 def _stored_spec(attributes: dict[str, Any], folder: Path) -> SweepSpec:
@@ -400,7 +400,12 @@ def fill_folder(folder: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
 def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
     """Give the journal's first line."""
     units = {part.name: part.layout.count for part in parts}
-    return {"kind": CREATED, "fingerprint": spec.fingerprint, "schema": SCHEMA_VERSION, "units": units}
+    return {
+        "kind": CREATED,
+        "fingerprint": spec.fingerprint,
+        "schema": results.SCHEMA_VERSION,
+        "units": units,
+    }
 
 
 def beside(folder: Path, mark: str) -> list[Path]:

@@ -22,7 +22,8 @@ from ..execute.progress import Progress
 from ..execute.threads import checked_threads, run_units
 from ..execute.units import unit_name, unit_of_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
-from ..results.dataset import MODEL_REVISION, coordinate_table, revisions_between, variable_table
+from ..results import dataset as results
+from ..results.dataset import coordinate_table, variable_table
 from ..runs.status import EXCLUDED, NOT_RUN
 from .arrays import METADATA_NAME, digest_of
 from .journal import CREATED, FINISHED, UNIT
@@ -163,9 +164,9 @@ def verify_store(
     workers = checked_threads(threads)
     chosen = _chosen_runs(store, sample, everything, cell)
     revision = int(store.attributes.get("model_revision", 1))
-    if revision > MODEL_REVISION or revisions_between(revision, store.spec):
+    if revision > results.MODEL_REVISION or results.revisions_between(revision, store.spec):
         report.notes.append(
-            f"runs of model revision {revision} are not run again by revision {MODEL_REVISION}; "
+            f"runs of model revision {revision} are not run again by revision {results.MODEL_REVISION}; "
             "their files are held against their digests"
         )
     else:
