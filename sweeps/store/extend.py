@@ -28,9 +28,11 @@ from ..spec.spec import SweepSpec
 from ..spec.union import added, union_spec
 from .journal import UNIT
 from .lock import StoreLock, is_held
+from .opening import REPLACED
+from .place import beside
 from .resume import make_ready
 from .run_record import RUN_NAME
-from .store import REPLACED, SweepStore, beside, fill_folder
+from .store import SweepStore, fill_folder
 from .tables import part_name
 
 _EXTENDING = ".extending-"

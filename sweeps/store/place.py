@@ -133,6 +133,13 @@ class Place:
         )
 
 
+def beside(folder: Path, mark: str) -> list[Path]:
+    """List the folders beside a store whose names are the store's, a mark, and something random."""
+    if not folder.parent.is_dir():
+        return []
+    return sorted(path for path in folder.parent.iterdir() if path.name.startswith(f"{folder.name}{mark}"))
+
+
 def files_inside(folder: Path) -> Iterator[Path]:
     """Give every file in a folder and below, and every link; links are not followed."""
     for where, folders, names in os.walk(folder):

@@ -22,7 +22,6 @@ import errno
 import os
 import secrets
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -33,25 +32,26 @@ import numpy as np
 from ...kernels.errors import StoreError
 from ...kernels.pipeline.metrics import LAG_BINS
 from ..execute.plan import CELLS, Part, plan_parts
-from ..execute.units import Box, intersection, unit_name, unit_of_name
+from ..execute.units import Box, intersection, unit_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
 from ..results import dataset as results
 from ..results.dataset import coordinate_table, variable_table, variable_values
-from ..spec.carried import check_law, spec_from_text
+from ..spec.carried import check_law
 from ..spec.spec import SweepSpec
 from ..spec.writing import spec_to_toml
-from .arrays import METADATA_NAME, ZarrFiles, create_group
+from .arrays import create_group
 from .journal import CREATED, FINISHED, JOURNAL_NAME, UNIT, Journal
 from .lock import StoreLock, is_held
-from .place import Place, identity_of
+from .opening import check_schema, open_files, open_journal, stored_chunks, stored_spec
+from .place import Place, beside, identity_of
 from .proof import ZARR_NAME, StoredVariable, digests_of
-from .tables import TABLES_NAME, read_unit_tables, remove_leftovers, write_unit_tables
+from .tables import TABLES_NAME, write_unit_tables
 
 if TYPE_CHECKING:
     import xarray
 
 SPEC_NAME = "spec.toml"
-_BUILDING, REPLACED = ".building-", ".replaced-"
+_BUILDING = ".building-"
 
 
 def store_folder(spec: SweepSpec, results: Path) -> Path:
@@ -77,13 +77,13 @@ class SweepStore:
 
     def __init__(self, folder: Path, *, same_law: bool = True) -> None:
         self.folder, self.opened_as = folder, identity_of(folder)
-        self.files = _open_files(folder)
+        self.files = open_files(folder)
         self.attributes = self.files.attributes
         check_schema(self.attributes, folder)
-        self.spec = _stored_spec(self.attributes, folder)
+        self.spec = stored_spec(self.attributes, folder)
         if same_law:
             check_law(self.spec, str(self.attributes.get("law_digest")))
-        self.parts = [part.with_chunks(_stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
+        self.parts = [part.with_chunks(stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
         variables = []
         for part in self.parts:
             for name, (dtype, dims, _) in variable_table(part).items():
@@ -92,7 +92,7 @@ class SweepStore:
                 layout = part.layout
                 self.files.define(name, dtype, (*layout.shape, *tail), (*layout.chunks, *tail))
         self.files.members = {*variables, *coordinate_table(self.spec)}
-        self.journal = _open_journal(folder, self.spec)
+        self.journal = open_journal(folder, self.spec)
 
     @cached_property
     def place(self) -> Place:
@@ -254,102 +254,6 @@ def done_mask(part: Part, unit: Sequence[int], record: dict[str, Any] | None) ->
     return mask.reshape(-1, shape[-1])
 
 
-def _open_files(folder: Path) -> ZarrFiles:
-    if not (folder / ZARR_NAME / METADATA_NAME).exists():
-        cut_off = [path for path in beside(folder, REPLACED) if not folder.exists()]
-        raise StoreError(
-            "store",
-            "must be the folder of a stored sweep",
-            str(folder),
-            "An extension of it was killed; the run's command goes on."
-            if cut_off
-            else "Check the path, or run the sweep.",
-        )
-    try:
-        return ZarrFiles(folder / ZARR_NAME)
-    except (OSError, ValueError, KeyError) as error:
-        raise StoreError(
-            "store",
-            f"its metadata {ZARR_NAME}/{METADATA_NAME} cannot be read: {error}",
-            str(folder),
-            "Restore that file, or run anew.",
-        ) from error
-
-
-def _stored_chunks(files: ZarrFiles, part: Part) -> tuple[int, ...]:
-    """Tell how a part is cut into units: as most of its arrays say, lest one damaged file mislead."""
-    copies = files.root.get("consolidated_metadata")
-    consolidated = copies.get("metadata", {}) if isinstance(copies, dict) else {}
-    found: Counter[tuple[int, ...]] = Counter()
-    count = len(part.layout.shape)
-    for name in variable_table(part):
-        for read in (lambda: files.metadata(name), lambda: consolidated[name]):  # noqa: B023  (called here)
-            try:
-                chunks = tuple(read()["chunk_grid"]["configuration"]["chunk_shape"][:count])
-                if len(chunks) == count and all(type(size) is int and size > 0 for size in chunks):
-                    found[chunks] += 1
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-    if not found:
-        raise StoreError(
-            f"{ZARR_NAME}/{part.prefix}status/{METADATA_NAME}",
-            "cannot be read, nor can those of the other arrays",
-            str(files.path.parent),
-            "Restore them, or run anew.",
-        )
-    return found.most_common(1)[0][0]
-
-
-def _open_journal(folder: Path, spec: SweepSpec) -> Journal:
-    try:
-        journal = Journal(folder / JOURNAL_NAME)
-    except OSError as error:
-        raise StoreError(
-            JOURNAL_NAME, f"cannot be read: {error.strerror}", str(folder), "Restore it, or run anew."
-        ) from error
-    for record in journal.records:
-        if record.get("kind") == CREATED and record.get("fingerprint") != spec.fingerprint:
-            journal.foreign = True
-    return journal
-
-
-def check_schema(attributes: dict[str, Any], folder: Path) -> None:
-    """Refuse a store that a newer version of Lagsweep wrote, or that is not one.
-
-    Raises
-    ------
-    StoreError
-    """
-    found = attributes.get("schema_version")
-    if not isinstance(found, int) or "spec" not in attributes:
-        raise StoreError(
-            "store",
-            "must be the result of a sweep",
-            str(folder),
-            "Its attributes lack spec and schema_version.",
-        )
-    if found > results.SCHEMA_VERSION:
-        rule = f"must be at most {results.SCHEMA_VERSION}"
-        raise StoreError("schema_version", rule, found, "Use a newer lagsweep to read it.")
-
-
-def _stored_spec(attributes: dict[str, Any], folder: Path) -> SweepSpec:
-    try:
-        spec = spec_from_text(attributes["spec"])
-    except Exception as error:  # the text may be anything
-        raise StoreError(
-            "spec", f"the stored spec cannot be read: {error}", str(folder), "Use the version that made it."
-        ) from error
-    if spec.fingerprint != attributes.get("fingerprint"):
-        raise StoreError(
-            "fingerprint",
-            f"must be {spec.fingerprint[:8]}, that of the stored spec",
-            str(attributes.get("fingerprint"))[:8],
-            "The store's metadata were changed by hand; run the sweep anew.",
-        )
-    return spec
-
-
 def create_store(folder: Path, spec: SweepSpec, unit_runs: int | None = None) -> tuple[SweepStore, StoreLock]:
     """Make the folder of a sweep, whole or not at all, and hold its lock.
 
@@ -408,13 +312,6 @@ def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
     }
 
 
-def beside(folder: Path, mark: str) -> list[Path]:
-    """List the folders beside a store whose names are the store's, a mark, and something random."""
-    if not folder.parent.is_dir():
-        return []
-    return sorted(path for path in folder.parent.iterdir() if path.name.startswith(f"{folder.name}{mark}"))
-
-
 def sweep_buildings(folder: Path) -> None:
     """Remove folders that killed runs left half-made; those that a living run is making stay."""
     for leftover in beside(folder, _BUILDING):
@@ -469,16 +366,3 @@ def read_table(path: str | Path, table: str) -> Any:
     from .dataset import table_of
 
     return table_of(SweepStore(Path(path), same_law=False), table)
-
-
-__all__ = [
-    "Box",
-    "SweepStore",
-    "create_store",
-    "open_sweep",
-    "read_table",
-    "read_unit_tables",
-    "remove_leftovers",
-    "store_folder",
-    "unit_of_name",
-]

@@ -7,21 +7,16 @@ running it again: a sample of the runs by default, all of them on request.
 
 from __future__ import annotations
 
-import io
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import StoreError
-from ..execute.plan import CELLS, Part, guessed_run_seconds
+from ..execute.plan import Part
 from ..execute.progress import Progress
-from ..execute.threads import checked_threads, run_units
+from ..execute.threads import checked_threads
 from ..execute.units import unit_name, unit_of_name
-from ..execute.work import UnitArrays, UnitWork, empty_arrays
 from ..results import dataset as results
 from ..results.dataset import coordinate_table, variable_table
 from ..runs.status import EXCLUDED, NOT_RUN
@@ -31,87 +26,14 @@ from .metadata import metadata_problems
 from .place import CHANGED, MISSING, UNFINISHED, files_inside
 from .proof import digests_of, unit_files, whole_while_rewritten
 from .store import SPEC_NAME, SweepStore, done_mask
-from .tables import TABLES_NAME, file_digest, part_file, unit_frames, wanted_tables
+from .tables import TABLES_NAME, file_digest, part_file, wanted_tables
 from .units import known_as
+from .verify_report import VerifyReport
+from .verify_runs import chosen_runs, run_again
 
 DEFAULT_SAMPLE = 200
-Unit = tuple[Part, tuple[int, ...]]
 CHANGED_TABLE = "is not the one that the journal tells of"
 _MAY_BE_EMPTY = ("batches",)  # of runs that trained nothing
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is not as it must be.
-
-    Attributes
-    ----------
-    kind : str
-        metadata, coordinate, foreign file, journal, chunk, table, status or value.
-    where : str
-    what : str
-    """
-
-    kind: str
-    where: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.where}: {self.what}"
-
-
-@dataclass
-class VerifyReport:
-    """What a verification found.
-
-    Attributes
-    ----------
-    findings : list of Finding
-    complete : bool
-        Whether the store says that it is.
-    notes : list of str
-        What was not checked, and why.
-    repairs : list of str
-        What was done about findings.
-    left : list of Finding
-        What of the findings a repair left; all of them where none was asked for.
-    wrong_units : set of (str, str)
-        Part and name of the units that findings are about.
-    stray_files : list of Path
-        Files that findings say do not belong into the store.
-    units, units_done, chunks, runs_checked : int
-    """
-
-    folder: Path
-    complete: bool
-    findings: list[Finding] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    repairs: list[str] = field(default_factory=list)
-    wrong_units: set[tuple[str, str]] = field(default_factory=set)
-    stray_files: list[Path] = field(default_factory=list)
-    units: int = 0
-    units_done: int = 0
-    chunks: int = 0
-    runs_checked: int = 0
-    left: list[Finding] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.left = self.findings
-
-    @property
-    def sound(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings
-
-    def add(
-        self, kind: str, where: str, what: str, unit: Unit | None = None, stray: Path | None = None
-    ) -> None:
-        """Note a finding; `unit` is the one that it is about, `stray` a file that is too much."""
-        self.findings.append(Finding(kind, where, what))
-        if unit is not None:
-            self.wrong_units.add((unit[0].name, unit_name(unit[1])))
-        if stray is not None:
-            self.stray_files.append(stray)
 
 
 def verify_store(
@@ -162,7 +84,7 @@ def verify_store(
             _check_unit(store, part, unit, report)
     _check_table_files(store, report)
     workers = checked_threads(threads)
-    chosen = _chosen_runs(store, sample, everything, cell)
+    chosen = chosen_runs(store, sample, everything, cell)
     revision = int(store.attributes.get("model_revision", 1))
     if revision > results.MODEL_REVISION or results.revisions_between(revision, store.spec):
         report.notes.append(
@@ -170,7 +92,7 @@ def verify_store(
             "their files are held against their digests"
         )
     else:
-        _run_again(store, chosen, report, workers, progress or Progress(), cancel or threading.Event())
+        run_again(store, chosen, report, workers, progress or Progress(), cancel or threading.Event())
     return report
 
 
@@ -389,138 +311,3 @@ def _check_status(
         count = int(np.isin(status, codes).sum())
         if record.get(key) != count:
             report.add("journal", where, f"says {key} {record.get(key)}, but there are {count}", (part, unit))
-
-
-Chosen = list[tuple[Part, tuple[int, ...], np.ndarray]]
-
-
-def _chosen_runs(store: SweepStore, sample: int, everything: bool, cell: Any) -> Chosen:
-    """Choose which done runs are to be done again."""
-    done: Chosen = []
-    for part, unit in store.units():
-        record = store.journal.units(part.name).get(unit_name(unit))
-        if record is not None:
-            kept = ~part.excluded.reshape(-1)[part.layout.cells(unit)]
-            done.append((part, unit, done_mask(part, unit, record) & kept[:, None]))
-    if cell is not None:
-        from ..spec.cells import find_cell
-
-        place = find_cell(store.spec, cell)
-        return [
-            (part, unit, mask & (part.layout.cells(unit) == place)[:, None])
-            for part, unit, mask in done
-            if part.name == CELLS
-        ]
-    if everything:
-        return done
-    total = sum(int(mask.sum()) for _, _, mask in done)
-    draw = np.random.default_rng(int(store.spec.fingerprint[:8], 16))
-    wanted = (
-        np.sort(draw.choice(total, size=min(sample, total), replace=False)) if total else np.zeros(0, int)
-    )
-    chosen, before = [], 0
-    for part, unit, mask in done:
-        count = int(mask.sum())
-        inside = wanted[(wanted >= before) & (wanted < before + count)] - before
-        before += count
-        if len(inside):
-            picked = np.zeros(mask.size, bool)
-            picked[np.flatnonzero(mask)[inside]] = True
-            chosen.append((part, unit, picked.reshape(mask.shape)))
-    return chosen
-
-
-def _run_again(
-    store: SweepStore,
-    chosen: Chosen,
-    report: VerifyReport,
-    threads: int,
-    progress: Progress,
-    cancel: threading.Event,
-) -> None:
-    from ..execute.work import recording
-
-    lock = threading.Lock()
-
-    def works() -> Iterator[UnitWork]:
-        for part, unit, mask in chosen:
-            arrays = empty_arrays(part.metrics, *mask.shape, lag_counts=part.keep_lag_counts)
-            work = UnitWork(part, unit, arrays, mask, recording(store.spec, part))
-            if work.runs:
-                yield work
-
-    def compare(work: UnitWork) -> None:
-        with lock:
-            _compare(store, work, report)
-
-    total = sum(int(mask.sum()) for _, _, mask in chosen)
-    progress.begin(total)
-    try:
-        run_units(
-            works(),
-            runs=total,
-            threads=threads,
-            unit_done=compare,
-            progress=progress,
-            cancel=cancel,
-            run_seconds=guessed_run_seconds(store.spec.base, store.spec.design),
-        )
-    finally:
-        progress.end()
-
-
-def _compare(store: SweepStore, work: UnitWork, report: VerifyReport) -> None:
-    """Compare runs that were done again with what the store holds, bit for bit."""
-    try:
-        stored = store.read_unit(work.part, work.unit)
-    except StoreError:
-        return  # told already, as a chunk that does not hold
-    ran = work.todo & (stored.status != NOT_RUN) if store.spec.until is not None else work.todo
-    report.runs_checked += int(ran.sum())
-    for name, wrong in _differing(work.arrays, stored, ran):
-        cells, seeds = np.nonzero(wrong)
-        ids = work.part.cell_ids.reshape(-1)[work.cells]
-        where = f"{work.part.prefix}{name} cell {ids[cells[0]]} seed {work.seeds[seeds[0]]}"
-        more = f" (and {len(cells) - 1} more runs of this unit)" if len(cells) > 1 else ""
-        report.add("value", where, f"is not what the run gives{more}", (work.part, work.unit))
-    _compare_tables(store, work, ran, report)
-
-
-def _differing(fresh: UnitArrays, stored: UnitArrays, ran: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    pairs = [(name, values, stored.metrics[name]) for name, values in fresh.metrics.items()]
-    pairs.append(("status", fresh.status, stored.status))
-    for name, new, old in pairs:
-        same = new == old
-        if new.dtype.kind == "f":
-            same |= np.isnan(new) & np.isnan(old)
-        wrong = ran & ~same
-        if wrong.any():
-            yield name, wrong
-    if fresh.lag_counts is not None and stored.lag_counts is not None:
-        wrong = ran & (fresh.lag_counts != stored.lag_counts).any(axis=-1)
-        if wrong.any():
-            yield "lag_counts", wrong
-
-
-def _compare_tables(store: SweepStore, work: UnitWork, ran: np.ndarray, report: VerifyReport) -> None:
-    import polars
-
-    unit = (work.part, work.unit)
-    cells, seeds = np.nonzero(ran)
-    ids = work.part.cell_ids.reshape(-1)[work.cells]
-    runs = polars.DataFrame(
-        {"cell": ids[cells].astype(np.int64), "seed": work.seeds[seeds].astype(np.uint64)}
-    )
-    for table, fresh in unit_frames(work, store.spec).items():
-        file = part_file(store.folder, table, work.name)
-        if not file.exists() or not len(fresh.columns) > 2:
-            continue
-        try:
-            stored = polars.read_parquet(io.BytesIO(file.read_bytes()))
-        except Exception as error:
-            report.add("table", f"{table} unit {work.name}", f"cannot be read: {error}", unit)
-            continue
-        kept = stored.join(runs, on=["cell", "seed"], how="semi", maintain_order="left")
-        wanted = fresh.join(runs, on=["cell", "seed"], how="semi", maintain_order="left")
-        if not kept.equals(wanted):
-            report.add("table", f"{table} unit {work.name}", "holds other rows than the runs give", unit)
