@@ -22,7 +22,7 @@ from .failures import Stopped
 @click.option(
     "--repair",
     is_flag=True,
-    help="Undo units with findings, remove stray files, mend metadata; then run again.",
+    help="Undo what does not hold, so that the run's command does it again.",
 )
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")

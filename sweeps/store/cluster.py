@@ -100,6 +100,7 @@ def unit_on_worker(
         lock the run holds.
     """
     store = _store_on_worker(folder, fingerprint, cut, holder)
+    _check_holder(store, holder)
     mask = np.unpackbits(packed, count=shape[0] * shape[1]).astype(bool).reshape(shape)
     work = make_work(store, store.part(part_name), tuple(unit), mask, known=known)
     run_here(work)
@@ -125,11 +126,10 @@ def _check_holder(store: SweepStore, holder: bytes) -> None:
 
 @lru_cache(maxsize=4)
 def _store_on_worker(
-    folder: str, fingerprint: str, cut: tuple[tuple[int, ...], ...], holder: bytes
+    folder: str, fingerprint: str, cut: tuple[tuple[int, ...], ...], holder: bytes = b""
 ) -> SweepStore:
     """Open a store once per worker and run; `cut` tells a folder that was made anew with other units."""
     store = SweepStore(Path(folder))
-    _check_holder(store, holder)
     if store.spec.fingerprint != fingerprint or cut != tuple(part.layout.chunks for part in store.parts):
         raise StoreError(
             "store", "must be the sweep that is run", folder, "Give the workers the same shared folder."

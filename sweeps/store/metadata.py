@@ -103,6 +103,19 @@ def _wrong_copies(store: SweepStore) -> Iterator[Problem]:
         )
 
 
+def _differing_copies(store: SweepStore) -> set[str]:
+    """Name the arrays of whose metadata there are two versions: one is damaged, perhaps in its words only."""
+    copies = store.files.root.get("consolidated_metadata")
+    copied = copies.get("metadata") if isinstance(copies, dict) else None
+    try:
+        own = store.files.consolidated()["metadata"]
+    except (OSError, ValueError):
+        return set()
+    if not isinstance(copied, dict):
+        return set()
+    return {name for name in own if name in copied and own[name] != copied[name]}
+
+
 def problem_file(problem: Problem) -> str:
     """Name the file that a problem is about, inside the store."""
     kind, name, _ = problem
@@ -114,7 +127,7 @@ def problem_file(problem: Problem) -> str:
 def mend_metadata(store: SweepStore) -> None:
     """Write metadata and coordinates anew, as a new store of this spec and these units has them."""
     complete = bool(store.files.attributes.get("complete"))
-    wrong = {name for _, name, _ in metadata_problems(store)}
+    wrong = {name for _, name, _ in metadata_problems(store)} | _differing_copies(store)
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder) / ZARR_NAME
         create_group(template, store.spec, store.parts)

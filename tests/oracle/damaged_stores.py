@@ -322,7 +322,7 @@ def foreign_and_unfinished_files_lie_about(store, rng, other):
 def old_files_lie_among_the_kept(store, rng, other):
     path = pick(rng, chunks(store, "mean_lag"))
     kept = store / "kept" / path.relative_to(store)
-    kept.parent.mkdir(parents=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_bytes(b"old")
     path.unlink()
 
