@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
+ROUNDS ?= 5
 
 .PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores check fix bench types clean
 
@@ -30,11 +31,10 @@ test-browser: $(VENV)/.installed-tests
 	$(BIN)/python -m pytest -m browser
 
 # Every fault of a stored sweep, on finished, unfinished and extended stores, with this many draws of each.
-ROUNDS ?= 5
 drill-stores: $(VENV)/.installed-tests
 	LAGSWEEP_DRILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -n 2 -q tests/sweeps/test_fault_drill.py
 
-check: $(VENV)/.installed-dev
+check: types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
@@ -42,15 +42,18 @@ fix: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Type checkers cannot follow a mapped editable install, so they look at a normal one.
-types: .venv-types/.installed
-	cd .venv-types && bin/mypy --config-file ../pyproject.toml -p lagsweep
+# Type checkers cannot follow a mapped editable install: they see the checkout through a folder of links.
+types: $(VENV)/.installed-dev
+	@rm -rf .types && mkdir -p .types/lagsweep/sweeps
+	@ln -s $(CURDIR)/kernels $(CURDIR)/sweeps/public/* .types/lagsweep/
+	@ln -s $(filter-out %/public,$(wildcard $(CURDIR)/sweeps/*)) .types/lagsweep/sweeps/
+	MYPYPATH=.types $(BIN)/mypy -p lagsweep
 
 bench: $(VENV)/.installed-tests
-	$(BIN)/python benchmarks/event_loop.py
+	$(BIN)/python benchmarks/event_loop.py --rounds $(ROUNDS)
 
 clean:
-	rm -rf $(VENV) .venv-types build dist *.egg-info
+	rm -rf $(VENV) .types build dist *.egg-info
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -67,9 +70,3 @@ $(VENV)/.installed-tests: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[test,dask,dev]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-tests
-
-.venv-types/.installed: pyproject.toml $(shell git ls-files 'kernels/*.py' 'sweeps/*.py')
-	$(PYTHON) -m venv .venv-types
-	.venv-types/bin/python -m pip install --quiet --upgrade pip
-	.venv-types/bin/python -m pip install --quiet '.[dask]' mypy
-	@touch $@

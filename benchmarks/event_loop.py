@@ -21,9 +21,8 @@ from simpy_pipeline import run as run_simpy
 
 from lagsweep import LengthLaw, PipelineConfig, __version__
 from lagsweep.kernels.draws.philox import normals, philox_words, uniforms
-from lagsweep.kernels.pipeline import lean_layout as layout
-from lagsweep.sweeps.runs.general import EngineRun
-from lagsweep.sweeps.runs.lean import Cells
+from lagsweep.sweeps.runs.general import GeneralRun
+from lagsweep.sweeps.runs.lean import LeanCells
 
 _SWEEP_SEEDS = 120
 
@@ -56,28 +55,28 @@ def _one(slots: int, rounds: int) -> dict[str, object]:
     words = philox_words(0, 0, count)
     lengths = (law.minimum + np.searchsorted(law.cdf, uniforms(words)[:, 0], side="right")).tolist()
     noise = normals(words)[:, 1].tolist()
-    cells = Cells([config])
-    check = Cells([short])
+    cells = LeanCells([config])
+    check = LeanCells([short])
     compile_started = time.perf_counter()
     _run(cells)
     compile_seconds = time.perf_counter() - compile_started
-    engine = EngineRun(config)
-    _run_engine(engine)
+    whole = GeneralRun(config)
+    _run_general(whole)
     ours, general, theirs = [], [], []
     for _ in range(rounds):
         started = time.perf_counter()
         _run(cells)
-        ours.append((time.perf_counter() - started) / cells.workspace.state[layout.S_EVENTS] * 1e9)
+        ours.append((time.perf_counter() - started) / cells.events * 1e9)
         started = time.perf_counter()
-        _run_engine(engine)
-        general.append((time.perf_counter() - started) / cells.workspace.state[layout.S_EVENTS] * 1e9)
+        _run_general(whole)
+        general.append((time.perf_counter() - started) / cells.events * 1e9)
         started = time.perf_counter()
         events, counts, _ = run_simpy(short, lengths, noise)
         theirs.append((time.perf_counter() - started) / events * 1e9)
     _run(check)
     return {
         "slots": slots,
-        "events": int(cells.workspace.state[layout.S_EVENTS]),
+        "events": int(cells.events),
         "first_call_seconds": compile_seconds,
         "kernel_ns_per_event": _spread(ours),
         "general_engine_ns_per_event": _spread(general),
@@ -85,21 +84,21 @@ def _one(slots: int, rounds: int) -> dict[str, object]:
         "general_engine_over_kernel": _spread([b / a for a, b in zip(ours, general)]),
         "simpy_over_kernel": _spread([b / a for a, b in zip(ours, theirs)]),
         "same_model": {
-            "kernel_updates": int(check.integers[0, 0]),
+            "kernel_updates": int(check.metrics["updates"][0]),
             "simpy_updates": counts["updates"],
-            "kernel_trained_tokens": int(check.integers[0, 1]),
+            "kernel_trained_tokens": int(check.metrics["trained_tokens"][0]),
             "simpy_trained_tokens": counts["trained_tokens"],
         },
     }
 
 
-def _run(cells: Cells) -> None:
-    cells.begin(0)
-    while not cells.step():
-        pass
+def _run(cells: LeanCells) -> None:
+    cells.begin(0, np.zeros(1, cells.REPORT))
+    while cells.finished == 0:
+        cells.step()
 
 
-def _run_engine(run: EngineRun) -> None:
+def _run_general(run: GeneralRun) -> None:
     """The same configuration through the general loop of levels 2 and 3, every option off."""
     run.begin(0)
     while not run.step():

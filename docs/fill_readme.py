@@ -16,7 +16,7 @@ _BLOCK = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
-    """Give the README's text with every block as its file is now."""
+    """Return the README's text with every block as its file is now."""
 
     def block(match: re.Match[str]) -> str:
         content = (ROOT / match[2]).read_text(encoding="utf-8").rstrip()

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
 import click
 
 import lagsweep
-from lagsweep._public_names import PUBLIC_NAMES
-from lagsweep.kernels._names import KERNEL_NAMES
-from lagsweep.kernels.pipeline.metrics import ENGINE_METRICS, METRICS
+from lagsweep import kernels
+from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, sub_command
 from lagsweep.sweeps.config.config import PipelineConfig, field_level
+from lagsweep.sweeps.config.help_text import LAYERS
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -49,17 +50,46 @@ def _signature(name: str, thing: object) -> str:
     return f"{name}({', '.join(parts)})"
 
 
-def _names(title: str, intro: str, names: dict[str, str]) -> list[str]:
-    lines = [f"## {title}", "", intro, ""]
-    for module in dict.fromkeys(names.values()):
-        lines += [f"### `{module}`", ""]
-        for name in (name for name, where in names.items() if where == module):
-            thing = getattr(import_module(module), name)
-            text = _first_line(thing) if callable(thing) else f"= {thing!r}"
-            lines.append(f"- `{_signature(name, thing)}`  \n  {text}")
-            lines += [f"  - {line}" for line in _methods(name, thing)]
-        lines.append("")
+def _front_names() -> list[str]:
+    """List the names of ``lagsweep``, grouped by the room that they come from."""
+    lines = ["## Names of `lagsweep`", "", "Loaded on first use.", ""]
+    things = {name: getattr(lagsweep, name) for name in lagsweep.__all__}
+    rooms: dict[str, dict[str, object]] = {}
+    for name, thing in things.items():
+        if callable(thing):
+            rooms.setdefault(".".join(thing.__module__.split(".")[:3]), {})[name] = thing
+    for room in sorted(rooms):
+        lines += [f"### {_first_line(import_module(room)).rstrip('.')}", "", *_entries(rooms[room])]
     return lines
+
+
+def _kernel_names() -> list[str]:
+    """List the names of ``lagsweep.kernels`` by topic; what lies in no topic comes last."""
+    intro = (
+        "Pure functions: scalars or arrays in, which broadcast. A function can be imported from its topic "
+        "and from `lagsweep.kernels`; the classes of what functions return, from the topic."
+    )
+    lines = ["## Names of `lagsweep.kernels`", "", intro, ""]
+    things = {name: getattr(kernels, name) for name in kernels.__all__}
+    for topic, room in things.items():
+        if inspect.ismodule(room):
+            lines += [f"### `lagsweep.kernels.{topic}`", "", _first_line(room), ""]
+            lines += _entries({name: getattr(room, name) for name in room.__all__})
+            things = {name: thing for name, thing in things.items() if name not in room.__all__}
+    rest = {name: thing for name, thing in things.items() if not inspect.ismodule(thing)}
+    return [*lines, "### `lagsweep.kernels` itself", "", *_entries(rest)]
+
+
+def _entries(things: dict[str, object]) -> list[str]:
+    lines = []
+    for name, thing in things.items():
+        if isinstance(thing, Mapping):
+            text = f"By name: {', '.join(f'`{key}`' for key in thing)}."
+        else:
+            text = _first_line(thing) if callable(thing) else f"= {thing!r}"
+        lines.append(f"- `{_signature(name, thing)}`  \n  {text}")
+        lines += [f"  - {line}" for line in _methods(name, thing)]
+    return [*lines, ""]
 
 
 def _methods(name: str, thing: object) -> list[str]:
@@ -67,7 +97,7 @@ def _methods(name: str, thing: object) -> list[str]:
         return []
     members = []
     for method, raw in vars(thing).items():
-        if method.startswith("_") or (
+        if method.startswith(("_", "model_")) or (
             not isinstance(raw, classmethod | staticmethod) and not inspect.isfunction(raw)
         ):
             continue
@@ -80,14 +110,16 @@ def _fields() -> list[str]:
     lines = [
         "## Settings of a pipeline",
         "",
-        "Fields of `PipelineConfig`, flags of the command line, and axes of a sweep.",
+        "Fields of `PipelineConfig`, flags of the command line, axes of a sweep. The core is always there;",
+        "options of generation (how decoding and publications go) and rules (groups, batches, admission,",
+        "stale work) are off by default.",
         "",
     ]
-    lines += ["| field | level | default | meaning |", "| --- | ---: | --- | --- |"]
+    lines += ["| field | layer | default | meaning |", "| --- | --- | --- | --- |"]
     for name, field in PipelineConfig.model_fields.items():
         default = "lognormal, median 300, sigma 0.6, 16…2048" if name == "response_length" else field.default
         shown = "none" if default is None else default
-        lines.append(f"| `{name}` | {field_level(name)} | {shown} | {field.description} |")
+        lines.append(f"| `{name}` | {LAYERS[field_level(name)]} | {shown} | {field.description} |")
     return [*lines, ""]
 
 
@@ -95,10 +127,10 @@ def _metrics() -> list[str]:
     lines = [
         "## What a run reports",
         "",
-        "Variables of a sweep's dataset; the second table for levels 2 and 3 only.",
+        "Variables of a sweep's dataset; the second table where an option of generation or rules is used.",
         "",
     ]
-    for table in (METRICS, ENGINE_METRICS):
+    for table in (METRICS, GENERAL_METRICS):
         lines += ["| metric | type | unit | meaning |", "| --- | --- | --- | --- |"]
         lines += [f"| `{m.name}` | {m.dtype} | {m.units} | {m.long_name} |" for m in table]
         lines.append("")
@@ -125,13 +157,8 @@ def page() -> str:
     """Build the page's text."""
     lines = ["# Reference", "", "Made from the code by `python docs/make_reference.py`; do not edit.", ""]
     lines += _fields() + _metrics()
-    lines += _names("Names of `lagsweep`", "Loaded on first use.", PUBLIC_NAMES)
-    kernels = (
-        "Pure functions: scalars or arrays in, which broadcast. Also importable from `lagsweep.kernels`."
-    )
-    lines += _names("Names of `lagsweep.kernels`", kernels, KERNEL_NAMES)
+    lines += _front_names() + _kernel_names()
     lines += _commands()
-    assert lagsweep.__version__
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -7,8 +7,9 @@ infinity are refused, with the argument's own name in the message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any, Protocol, SupportsFloat, SupportsIndex, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,6 +42,21 @@ def is_whole(value: Any) -> TypeGuard[int]:
     [True, True, False, False, False]
     """
     return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+
+
+class HasArray(Protocol):
+    """Anything that NumPy can make an array of: its own arrays, and those of xarray, polars and others."""
+
+    def __array__(self) -> NDArray[Any]:
+        """Return the values."""
+        ...
+
+
+_Row: TypeAlias = Sequence[SupportsFloat]
+# What a user may give where numbers or arrays of them are read exactly; text and None are not among them.
+Numbers: TypeAlias = (
+    SupportsFloat | SupportsIndex | HasArray | _Row | Sequence[_Row] | Sequence[Sequence[_Row]]
+)
 
 
 def _raw_array(name: str, value: Any) -> NDArray[Any]:
@@ -213,7 +229,7 @@ def broadcast(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
 
 def plain(array: Any) -> Any:
-    """Give a Python number for a zero-dimensional result, the array itself otherwise.
+    """Return a Python number for a zero-dimensional result, the array itself otherwise.
 
     Examples
     --------

@@ -23,7 +23,7 @@ def staleness_capacity(
     running: ArrayLike,
     concurrency_limit: ArrayLike,
 ) -> Integers:
-    """Give how many rollouts AReaL 1.0.4 may start now: the smaller of two rooms.
+    """Return how many rollouts AReaL 1.0.4 may start now: the smaller of two rooms.
 
     ``min(concurrency_limit - running, (max_staleness + version + 1) * batch - (accepted + running))``.
     SkyRL 0.4.0 has the same rule with a step that counts from 1; we take AReaL's count from 0, which is that
@@ -75,7 +75,7 @@ def staleness_budget(
     batch_size: ArrayLike,
     staleness_threshold: ArrayLike,
 ) -> Integers:
-    """Give how many samples verl 0.9.1 (fully async) admits between two publications.
+    """Return how many samples verl 0.9.1 (fully async) admits between two publications.
 
     ``int((1 + staleness_threshold) * updates_per_sync * batches_per_update * batch_size)``: what is trained
     in between plus a share that may be left over. A fraction of a sample is dropped, as there.

@@ -34,7 +34,7 @@ class Words(str):
     """
 
     def __repr__(self) -> str:
-        """Give the words."""
+        """Return the words."""
         return str(self)
 
 
@@ -123,7 +123,7 @@ class LagsweepError(Exception):
         super().__init__("\n".join(lines))
 
     def within(self, place: str) -> Self:
-        """Give the same error with a place before every field."""
+        """Return the same error with a place before every field."""
         return type(self)(*(finding.within(place) for finding in self.findings))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, NoReturn
 
@@ -121,7 +121,7 @@ def _adapter(kind: Any, low: float | None, high: float | None) -> TypeAdapter[An
     return TypeAdapter(kind if low is None and high is None else Annotated[kind, Field(ge=low, le=high)])
 
 
-def _rule_and_way_out(finding: dict[str, Any], known: Iterable[str]) -> tuple[str, str]:
+def _rule_and_way_out(finding: Mapping[str, Any], known: Iterable[str]) -> tuple[str, str]:
     """Word one pydantic finding."""
     kind, context = finding["type"], finding.get("ctx", {})
     match kind:
@@ -178,7 +178,7 @@ def findings_of(error: ValidationError, known: Iterable[str]) -> list[Finding]:
             findings += worded.findings
             continue
         field = ".".join(str(part) for part in found["loc"] if not str(part).startswith("function"))
-        rule, way_out = _rule_and_way_out(found, known)
+        rule, way_out = _rule_and_way_out({**found}, known)
         value = NO_VALUE if found["type"] == "missing" else found["input"]
         findings.append(Finding(field, rule, value, way_out))
     return findings

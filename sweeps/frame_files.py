@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..kernels.errors import ConfigError, nearest
+from .files import write_atomically
 
 if TYPE_CHECKING:
     import polars
@@ -56,7 +57,6 @@ def write_frame(frame: polars.DataFrame, path: Path, **metadata: str) -> None:
     **metadata : str
         Kept in a parquet file's own metadata.
     """
-    from .files import write_atomically
 
     if path.suffix == ".csv":
         write_atomically(path, frame.write_csv().encode("utf-8"))

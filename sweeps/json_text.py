@@ -24,7 +24,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def plain_data(value: Any) -> Any:
-    """Give a value as JSON has it, with all that is inside it.
+    """Return a value as JSON has it, with all that is inside it.
 
     Examples
     --------

@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 INDEX = json.loads((TESTS / "data" / "bug_report_index.json").read_text("utf-8"))
 
 _DRILL = "sweeps/test_drill.py::"
-_LEDGER = "sweeps/test_prompt_ledger.py::"
+_LEDGER = "sweeps/test_prompt_cursor.py::"
 _MANIFEST = "sweeps/test_checkpoint.py::"
 _RNG_STATE = "sweeps/test_rng_state.py::"
 _SIMULATION = "sweeps/test_simulation_checkpoint.py::"
@@ -39,7 +39,7 @@ _UNITS = "kernels/test_units.py::"
 _KV = "kernels/test_kv_cache.py::"
 _STALE = "test_staleness_bugs.py::"
 _INVARIANTS = "properties/test_invariants.py::"
-_ENGINE = "properties/test_engine_invariants.py::"
+_ENGINE = "properties/test_general_invariants.py::"
 
 COVERED: dict[str, tuple[str, ...]] = {
     # Checkpoints and recovery

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from oracle.compare import assert_same_run
 from oracle.level23 import run_level23
-from strategies.engine_configs import GROUPED, PAIRED, engine_settings, to_config, to_twin
+from strategies.general_configs import GROUPED, PAIRED, general_settings, to_config, to_twin
 from strategies.pipeline_configs import pipeline_settings
 
-from lagsweep.kernels.pipeline.metrics import ENGINE_METRICS
-from lagsweep.sweeps.runs.general import engine_simulate
+from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS
+from lagsweep.sweeps.runs.general import simulate_general
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
-ON_TOP = tuple(metric.name for metric in ENGINE_METRICS)
+ON_TOP = tuple(metric.name for metric in GENERAL_METRICS)
 
 # Two slots, one-second rollouts of 100 tokens, batches of two groups, a step of one second.
 ROUND = {
@@ -42,7 +42,7 @@ BY_BATCH = {
 def check(drawn):
     """Run both, the general engine also where level 1 would do; return the twin's run."""
     twin = run_level23(to_twin(drawn))
-    assert_same_run(engine_simulate(to_config(drawn), rollouts=True), twin, ON_TOP)
+    assert_same_run(simulate_general(to_config(drawn), rollouts=True), twin, ON_TOP)
     return twin
 
 
@@ -55,13 +55,13 @@ def lags(run):
 
 
 @settings(max_examples=300)
-@given(engine_settings(level_3=False))
+@given(general_settings(level_3=False))
 def test_random_engines_and_publications_agree(drawn):
     check(drawn)
 
 
 @settings(max_examples=500)
-@given(engine_settings())
+@given(general_settings())
 def test_random_configurations_agree(drawn):
     check(drawn)
 
@@ -70,7 +70,7 @@ def test_random_configurations_agree(drawn):
 @given(pipeline_settings())
 def test_with_every_option_off_the_engine_gives_the_level_1_run_bit_for_bit(drawn):
     config = to_config(drawn)
-    engine, level_1 = engine_simulate(config, rollouts=True), simulate_pipeline(config, rollouts=True)
+    engine, level_1 = simulate_general(config, rollouts=True), simulate_pipeline(config, rollouts=True)
     for name, value in level_1.metrics.items():
         np.testing.assert_array_equal(engine.metrics[name], value, err_msg=name)
     np.testing.assert_array_equal(engine.lag_counts, level_1.lag_counts)

@@ -8,7 +8,7 @@ from strategies.round_runs import ONE_BATCH, SHORT_LONG, run, seed_with
 from lagsweep.sweeps.config.config import Limit, PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.laws.seconds import SecondsLaw
-from lagsweep.sweeps.runs.general import engine_simulate
+from lagsweep.sweeps.runs.general import simulate_general
 
 
 def starts(result, count):
@@ -355,7 +355,7 @@ def test_what_time_decoded_under_a_slower_clock_is_what_is_wasted():
 @pytest.mark.parametrize("publication", ["drain", "pause", "abort"])
 def test_sequential_takes_the_physics_of_the_engine_and_no_publication_style_matters(publication):
     base = PipelineConfig(mode="sequential", decode_slowdown_per_rollout=0.05, prompt_tokens=50)
-    plain, styled = engine_simulate(base), engine_simulate(base.replace(publication=publication))
+    plain, styled = simulate_general(base), simulate_general(base.replace(publication=publication))
 
     assert plain.max_lag_observed == 0
     assert repr(plain.metrics) == repr(styled.metrics)

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from oracle.compare import assert_same_run
 from oracle.level1 import run_level1
 from oracle.level23 import run_level23
-from strategies import engine_configs
-from strategies.engine_configs import engine_settings
+from strategies import general_configs
+from strategies.general_configs import general_settings
 from strategies.pipeline_configs import pipeline_settings, to_twin
 
 FIXED_100 = {"minimum": 100, "cdf": [1.0], "cut": False}
@@ -58,9 +58,9 @@ def test_with_every_option_off_it_is_the_level_1_twin(drawn):
     assert_same_run(SimpleNamespace(**run_level23(to_twin(drawn))), run_level1(to_twin(drawn)))
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_tokens_and_groups_are_conserved(drawn):
-    run = run_level23(engine_configs.to_twin({**drawn, "warmup_seconds": 0.0}))
+    run = run_level23(general_configs.to_twin({**drawn, "warmup_seconds": 0.0}))
     dropped = sum(run[f"{way}_tokens"] for way in WAYS_OUT)
     held = run["queued_tokens"] + run["in_training_tokens"] + run["unfinished_group_tokens"]
     assert run["generated_tokens"] == run["trained_tokens"] + held + dropped
@@ -71,9 +71,9 @@ def test_tokens_and_groups_are_conserved(drawn):
     assert run["admissions_of_the_run"] == left + inside
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_bound_seconds_sum_to_the_measured_time(drawn):
-    run = run_level23(engine_configs.to_twin(drawn))
+    run = run_level23(general_configs.to_twin(drawn))
     seconds = run["measured_ticks"] / 1e6
     slots = sum(run[f"slots_{name}_seconds"] for name in SLOT_CONSTRAINTS)
     assert slots == pytest.approx(drawn["rollout_workers"] * seconds, rel=1e-12)
@@ -205,9 +205,9 @@ def reached():
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(engine_settings())
+    @given(general_settings())
     def count(drawn):
-        run = run_level23(engine_configs.to_twin(drawn))
+        run = run_level23(general_configs.to_twin(drawn))
         counts.update(run["reached"])
         counts["examples"] += 1
         counts["several_batches"] += len(run["batches"]) > 1

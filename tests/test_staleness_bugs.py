@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from strategies.round_runs import config_of, run, seed_with
 
-from lagsweep.kernels.pipeline.state import S_NOW, S_STARTED, S_TRAINED_GROUPS
 from lagsweep.sweeps.config.config import Limit, PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.runs.diagnosis import STARVED, explain_stall, progress_status
-from lagsweep.sweeps.runs.general import EngineRun, engine_simulate
+from lagsweep.sweeps.runs.general import GeneralRun, simulate_general
 
 
 def reported(case_id):
@@ -37,18 +36,18 @@ def test_admission_keeps_its_counters_over_a_resume():
         **AHEAD, limits=[Limit("started", "published", (lag + 1) * batch)], duration_seconds=1e6
     )
     at_version = case["input"]["restored_version"]
-    first = EngineRun(config.replace(stop_after_updates=at_version))
+    first = GeneralRun(config.replace(stop_after_updates=at_version))
     first.advance()
-    seconds = first.state[S_NOW] / 1e6
-    saved = EngineRun(config, batches=True, timeline=True)
+    seconds = first.state.now / 1e6
+    saved = GeneralRun(config, batches=True, timeline=True)
     saved.advance(seconds)
-    resumed = EngineRun.from_arrays(config, saved.arrays())
+    resumed = GeneralRun.from_arrays(config, saved.arrays())
     assert resumed.result().final_version == at_version
     for _ in range(200):
         seconds += 0.25
         resumed.advance(seconds)
         result = resumed.result()
-        outstanding = resumed.state[S_STARTED] - resumed.state[S_TRAINED_GROUPS]
+        outstanding = resumed.state.started - resumed.state.trained_groups
         assert outstanding <= case["expected"]["right_capacity"]
     assert result.final_version > at_version + 50
     assert result.max_lag_observed <= case["expected"]["max_observed_lag_after_resume"]
@@ -95,7 +94,7 @@ def test_a_straggler_that_never_ends_leaves_a_run_that_says_what_is_missing():
         limits=[Limit("started", "trained", groups)],
         duration_seconds=case["input"]["horizon_s"],
     )
-    result = engine_simulate(config)
+    result = simulate_general(config)
 
     assert progress_status(config, result) == STARVED == case["expected"]["status"]
     assert result.updates == case["expected"]["trained_steps"]
@@ -110,7 +109,7 @@ def test_a_straggler_that_never_ends_leaves_a_run_that_says_what_is_missing():
 def test_back_pressure_is_counted_and_queue_time_counts_as_lag():
     case = reported("bug-stale-11")
     given, expected = case["input"], case["expected"]
-    result = engine_simulate(
+    result = simulate_general(
         PipelineConfig(
             rollout_workers=given["workers"],
             response_length=LengthLaw.fixed(given["tokens_per_rollout"]),

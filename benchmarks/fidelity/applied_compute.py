@@ -15,7 +15,7 @@ STEPS = 300
 
 
 def law_of_tail(tail: float) -> LengthLaw:
-    """Give the lognormal law whose longest of a group is so many times the mean."""
+    """Return the lognormal law whose longest of a group is so many times the mean."""
 
     def law(sigma: float) -> LengthLaw:
         return LengthLaw.lognormal(median=1000, sigma=sigma, minimum=1, maximum=20_000)
@@ -28,7 +28,7 @@ def law_of_tail(tail: float) -> LengthLaw:
 
 
 def closed_form(row: dict[str, Any]) -> float:
-    """Give the two branches of the post."""
+    """Return the two branches of the post."""
     rho, q = row["rho"], row["queue_batches"]
     before = row["concurrency"] * row["tail"] / row["batch_samples"]
     return before + rho if rho < 1 else before / rho + (2 * q + rho - 1) / (2 * rho)

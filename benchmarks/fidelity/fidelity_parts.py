@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from lagsweep.sweeps.config.config import PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.runs.general import engine_batch
+from lagsweep.sweeps.runs.many import general_batch
 
 SEEDS = 2
 
@@ -85,7 +85,7 @@ def means_over_seeds(
     config: PipelineConfig, measures: dict[str, Callable[[dict[str, Any]], float]], seeds: int = SEEDS
 ) -> dict[str, float]:
     """Average what each measure makes of a run's metrics over seeds 0, 1, …"""
-    metrics = engine_batch([config], np.arange(seeds, dtype=np.uint64)).metrics
+    metrics = general_batch([config], np.arange(seeds, dtype=np.uint64)).metrics
     runs = [{name: values[0, seed] for name, values in metrics.items()} for seed in range(seeds)]
     return {name: float(np.mean([measure(run) for run in runs])) for name, measure in measures.items()}
 
@@ -96,14 +96,14 @@ def seconds_per_update(config: PipelineConfig) -> float:
 
 
 def expected_longest(law: LengthLaw, rollouts: int) -> float:
-    """Give the mean of the longest of so many rollouts, in tokens."""
+    """Return the mean of the longest of so many rollouts, in tokens."""
     return float(law.maximum - np.sum(law.cdf[:-1] ** rollouts))
 
 
 def engine_speeds(
     tail_tokens: float, mean_tokens: float, rollouts: int, tail_seconds: float, work_seconds: float
 ) -> tuple[float, float]:
-    """Give the speed of a rollout alone, and the slowdown by each other one.
+    """Return the speed of a rollout alone, and the slowdown by each other one.
 
     A batch that starts at once takes ``longest / speed + slowdown * all tokens / speed``: the time of its
     longest rollout alone, and the work of all of them, which more GPUs divide.
@@ -113,7 +113,7 @@ def engine_speeds(
 
 
 def capped_lognormal(sigma: float, rollouts: int, maximum: int, *, prompt_sigma: float = 0.0) -> LengthLaw:
-    """Give a lognormal law whose longest of so many rollouts just reaches the cap.
+    """Return a lognormal law whose longest of so many rollouts just reaches the cap.
 
     With a spread between prompts it is the law of one prompt, to be multiplied by the prompt's factor of
     mean 1.

@@ -18,7 +18,7 @@ STEPS = 80
 
 
 def law_of(row: dict[str, Any]) -> LengthLaw:
-    """Give the lognormal law with the stated mean whose longest of a batch is the stated cap."""
+    """Return the lognormal law with the stated mean whose longest of a batch is the stated cap."""
     normal = float(ndtri(1.0 - 1.0 / ROLLOUTS))
     ratio = row["max_tokens"] / row["mean_tokens"]
     sigma = brentq(lambda s: np.exp(s * normal - s * s / 2) - ratio, 1e-3, 2.0)

@@ -88,7 +88,7 @@ class Setup:
 
 
 def update_seconds(rows: dict[str, dict[str, Any]], row: dict[str, Any]) -> tuple[float, tuple[str, ...]]:
-    """Give the updates' seconds for a row from other rows: on the same GPUs, or scaled by their number."""
+    """Return the updates' seconds for a row from other rows: on the same GPUs, or scaled by their number."""
     if row["id"] == "64:64, require_batches 2":
         many, few = rows["64:64, require_batches 1"], rows["64:64, require_batches 4"]
         each = (many["update"] - few["update"]) / (16 - 4)

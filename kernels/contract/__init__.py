@@ -1,1 +1,7 @@
 """The rollout-record contract: schemas, rules, findings."""
+
+from __future__ import annotations
+
+from .._lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

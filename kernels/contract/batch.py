@@ -79,7 +79,7 @@ class BatchCheck:
             self._verifiers.setdefault(verifier, place)
 
     def findings(self) -> Iterator[tuple[int, ContractFinding]]:
-        """Give the place and the finding of every broken batch rule, one at a time."""
+        """Return the place and the finding of every broken batch rule, one at a time."""
         yield from self._duplicates()
         yield from self._group_sizes()
         yield from self._episodes_in_part()
@@ -106,7 +106,7 @@ class BatchCheck:
 
     @staticmethod
     def _runs(digests: array[int], least: int) -> Iterator[NDArray[np.int64]]:
-        """Give the indices of the records that share an id, for ids of ``least`` records or more.
+        """Return the indices of the records that share an id, for ids of ``least`` records or more.
 
         Runs come in the order in which their ids first appeared; only one is held at a time.
         """

@@ -23,7 +23,7 @@ warning. Whether "eos" is true can only be said when ``eos_token_ids`` are given
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +35,19 @@ from .findings import ContractFinding, make_finding
 from .record import ContractLimits, RecordCheck
 from .rules import checked
 from .schemas import schema_named
+
+
+class Limits(TypedDict, total=False):
+    """The keyword arguments of :class:`RolloutContract`."""
+
+    schema: str
+    eos_token_ids: ArrayLike | None
+    vocabulary_size: int | None
+    max_context_tokens: int | None
+    published_version: int | None
+    trainer_version: int | None
+    max_policy_lag: int | None
+    encode: Callable[[str], Any] | None
 
 
 class RolloutContract:
@@ -104,18 +117,18 @@ class RolloutContract:
             eos = frozenset(ids.tolist())
         self.limits = ContractLimits(eos_token_ids=eos, encode=encode, **whole)
 
-    def check(self, record: Any) -> RecordCheck:
+    def check(self, record: object) -> RecordCheck:
         """Run every rule over one record; ``.findings`` of the result has errors and warnings."""
         return checked(record, self.schema, self.limits)
 
-    def errors(self, record: Any, *, warnings: bool = False) -> list[ContractFinding]:
-        """Give the errors of one record, and its warnings if wanted."""
+    def errors(self, record: object, *, warnings: bool = False) -> list[ContractFinding]:
+        """Return the errors of one record, and its warnings if wanted."""
         findings = self.check(record).findings
         return findings if warnings else [f for f in findings if f.severity == "error"]
 
 
 def rollout_contract_errors(
-    record: Any,
+    record: object,
     *,
     warnings: bool = False,
     schema: str = "lagsweep",
@@ -178,7 +191,7 @@ max_policy_lag, encode
 
 
 def batch_contract_errors(
-    records: Iterable[Any], *, group_size: int | None = None, warnings: bool = True, **limits: Any
+    records: Iterable[Any], *, group_size: int | None = None, warnings: bool = True, **limits: Unpack[Limits]
 ) -> list[ContractFinding]:
     """Report every violation by the records of a batch, and by the batch as a whole.
 
@@ -229,7 +242,7 @@ def batch_contract_errors(
     return findings if warnings else [f for f in findings if f.severity == "error"]
 
 
-def require_contract(record: Any, **limits: Any) -> None:
+def require_contract(record: object, **limits: Unpack[Limits]) -> None:
     """Raise when a record breaks the contract, naming every error; for the door of a queue.
 
     Parameters

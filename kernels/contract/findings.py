@@ -115,7 +115,7 @@ class ContractFinding(str):
         return type(self), (self.parts, self.code, self.severity, self.occurrences)
 
     def within(self, place: str) -> ContractFinding:
-        """Give the same finding with a place before its path."""
+        """Return the same finding with a place before its path."""
         return type(self)(self.parts.within(place), self.code, self.severity, self.occurrences)
 
     @property
@@ -125,7 +125,7 @@ class ContractFinding(str):
         return inner.split("[", 1)[0].split(".", 1)[0]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give code, path, severity, occurrences and text for machines."""
+        """Return code, path, severity, occurrences and text for machines."""
         return {
             "code": self.code,
             "path": self.path,

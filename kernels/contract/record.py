@@ -111,7 +111,7 @@ class RecordCheck:
         self.findings.append(make_finding(code, path, rule, value, way_out, occurrences=occurrences))
 
     def get(self, name: str) -> Any:
-        """Give a field's value; None where it is missing."""
+        """Return a field's value; None where it is missing."""
         return self.values.get(name)
 
     def required(self, name: str) -> bool:

@@ -63,7 +63,7 @@ class RecordSchema:
     derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
     def read(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Give the record under our names.
+        """Return the record under our names.
 
         Examples
         --------
@@ -86,7 +86,7 @@ class RecordSchema:
         return ours
 
     def label(self, name: str) -> str:
-        """Give the system's own name of one of our fields.
+        """Return the system's own name of one of our fields.
 
         Examples
         --------

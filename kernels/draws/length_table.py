@@ -241,7 +241,7 @@ def table_digest(minimum: int, cdf: np.ndarray) -> str:
 
 
 def law_moments(minimum: int, cdf: np.ndarray) -> LawMoments:
-    """Give mean and variance of a law, and the smallest and largest length it can really give.
+    """Return mean and variance of a law, and the smallest and largest length it can really give.
 
     The mean is ``sum(k * p[k])`` with ``p`` the differences of the table, summed without rounding error.
 

@@ -22,6 +22,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import config as numba_config
 from numba.extending import intrinsic
+from numpy.typing import ArrayLike
 
 from .._jit import jit
 from ..errors import ConfigError
@@ -55,7 +56,7 @@ def _philox_rounds_wrapping(k0, k1, c0, c1, c2, c3):  # pragma: no cover
     multiplier0, multiplier1 = np.uint64(_MULTIPLIER_0), np.uint64(_MULTIPLIER_1)
     weyl0, weyl1 = np.uint64(_WEYL_0), np.uint64(_WEYL_1)
     for _ in range(_ROUNDS):
-        high0, low0 = _multiply_wide(multiplier0, c0)
+        high0, low0 = _multiply_wide(multiplier0, c0)  # type: ignore[call-arg, var-annotated]
         high1, low1 = _multiply_wide(multiplier1, c2)
         c0 = high1 ^ c1 ^ k0
         c1 = low1
@@ -90,14 +91,14 @@ else:
 
 @jit(inline=True)
 def philox_block(key0, key1, counter0):
-    """Give the four uint64 words of the block with key (key0, key1) and counter (counter0, 0, 0, 0)."""
+    """Return the four uint64 words of the block with key (key0, key1) and counter (counter0, 0, 0, 0)."""
     zero = np.uint64(0)
     return philox_rounds(np.uint64(key0), np.uint64(key1), np.uint64(counter0), zero, zero, zero)
 
 
 @jit(inline=True)
 def rollout_words(seed, stream, number):
-    """Give the four uint64 words of a numbered draw (int64, from 0) of a seed's stream (both uint64)."""
+    """Return the four uint64 words of a numbered draw (int64, from 0) of a seed's stream (both uint64)."""
     return philox_block(seed, stream, np.uint64(number + 1))
 
 
@@ -109,7 +110,7 @@ def uniform_from_word(word):
 
 @jit(inline=True)
 def _ratio_central(r):
-    """Give the rational function of AS 241 for the middle: r = 0.425**2 - q*q."""
+    """Return the rational function of AS 241 for the middle: r = 0.425**2 - q*q."""
     top = 2.5090809287301226727e3 * r + 3.3430575583588128105e4
     top = top * r + 6.7265770927008700853e4
     top = top * r + 4.5921953931549871457e4
@@ -129,7 +130,7 @@ def _ratio_central(r):
 
 @jit(inline=True)
 def _ratio_tail(r):
-    """Give the rational function of AS 241 for the tails down to exp(-25): r = sqrt(-log tail) - 1.6."""
+    """Return the rational function of AS 241 for the tails down to exp(-25): r = sqrt(-log tail) - 1.6."""
     top = 7.74545014278341407640e-4 * r + 2.27238449892691845833e-2
     top = top * r + 2.41780725177450611770e-1
     top = top * r + 1.27045825245236838258
@@ -149,7 +150,7 @@ def _ratio_tail(r):
 
 @jit(inline=True)
 def _ratio_far_tail(r):
-    """Give the rational function of AS 241 for the far tails: r = sqrt(-log tail) - 5."""
+    """Return the rational function of AS 241 for the far tails: r = sqrt(-log tail) - 5."""
     top = 2.01033439929228813265e-7 * r + 2.71155556874348757815e-5
     top = top * r + 1.24266094738807843860e-3
     top = top * r + 2.65321895265761230930e-2
@@ -169,7 +170,7 @@ def _ratio_far_tail(r):
 
 @jit(inline=True)
 def normal_quantile(probability):
-    """Give the standard normal's quantile at a probability strictly between 0 and 1 (AS 241, PPND16)."""
+    """Return the standard normal's quantile at a probability strictly between 0 and 1 (AS 241, PPND16)."""
     q = probability - 0.5
     if abs(q) <= 0.425:
         quantile = q * _ratio_central(0.180625 - q * q)
@@ -221,7 +222,7 @@ def _whole(field: str, value: Any, low: int, high: int) -> int:
 
 
 def philox_words(seed: int, first: int = 0, count: int = 1, stream: int = 0) -> np.ndarray:
-    """Give the Philox4x64-10 blocks of consecutive draws of a seed.
+    """Return the Philox4x64-10 blocks of consecutive draws of a seed.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ def philox_words(seed: int, first: int = 0, count: int = 1, stream: int = 0) -> 
     return words
 
 
-def _checked_words(words: Any) -> np.ndarray:
+def _checked_words(words: ArrayLike) -> np.ndarray:
     """Check an array of 64-bit words and give it C-contiguous."""
     array = np.asarray(words)
     if array.dtype != np.uint64:
@@ -269,7 +270,7 @@ def _checked_words(words: Any) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-def uniforms(words: Any) -> np.ndarray:
+def uniforms(words: ArrayLike) -> np.ndarray:
     """Turn 64-bit words into uniforms: ``(word >> 11) * 2**-53``, in [0, 1).
 
     Parameters
@@ -299,7 +300,7 @@ def uniforms(words: Any) -> np.ndarray:
     return values
 
 
-def normals(words: Any) -> np.ndarray:
+def normals(words: ArrayLike) -> np.ndarray:
     """Turn 64-bit words into standard normals, always finite.
 
     The normal quantile at ``((word >> 12) + 1/2) * 2**-52`` by AS 241; within 1e-14 (relative, absolute

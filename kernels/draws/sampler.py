@@ -9,9 +9,10 @@ likely rows, without a table.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._jit import jit
 from ..errors import ConfigError
@@ -48,7 +49,7 @@ __all__ = [
 
 @jit(inline=True)
 def sample_length(uniform, minimum, cdf, guide):
-    """Give the int64 length for a float64 in [0, 1): ``minimum`` int64, ``cdf`` float64, ``guide`` int64."""
+    """Return a uniform's (float64) length (int64); ``minimum`` and ``guide`` are int64, ``cdf`` float64."""
     cell = np.int64(uniform * (guide.shape[0] - 1))
     low = guide[cell]
     high = guide[cell + 1]
@@ -78,7 +79,7 @@ def pick_row(uniform, rows):
 
 @jit(inline=True)
 def member_row(first_row, member, group_starts, group_of_row):
-    """Give the row of a group's member (int64, from 0): member 0 has ``first_row``, the others the next rows.
+    """Return the row of a group's member (int64, from 0): member 0 has ``first_row``, the others the next.
 
     After the group's last row comes its first. ``group_starts`` is int64[groups + 1], ``group_of_row``
     int64[rows], as a grouped law holds them. With ``first_row`` picked by :func:`pick_row` among all rows,
@@ -104,7 +105,7 @@ def _sample_rows_kernel(uniforms, rows, picked):
         picked[i] = pick_row(uniforms[i], rows)
 
 
-def make_length_table(minimum: int, cdf: Any) -> LengthTable:
+def make_length_table(minimum: int, cdf: ArrayLike) -> LengthTable:
     """Check a table and add its guide.
 
     Parameters
@@ -133,7 +134,7 @@ def make_length_table(minimum: int, cdf: Any) -> LengthTable:
     return LengthTable(int(minimum), array, guide_table(array))
 
 
-def _checked_uniforms(uniforms: Any) -> np.ndarray:
+def _checked_uniforms(uniforms: ArrayLike) -> np.ndarray:
     """Check that all values lie in [0, 1) and give them as contiguous float64."""
     array = np.ascontiguousarray(uniforms, dtype=np.float64)
     if not bool(((array >= 0.0) & (array < 1.0)).all()):
@@ -141,8 +142,27 @@ def _checked_uniforms(uniforms: Any) -> np.ndarray:
     return array
 
 
-def sample_lengths(uniforms: Any, table: Any) -> np.ndarray:
-    """Give the lengths for uniforms: ``minimum + searchsorted(cdf, uniforms, side="right")``.
+class Table(Protocol):
+    """What lengths are drawn from: a :class:`LengthTable`, or a law."""
+
+    @property
+    def minimum(self) -> int:
+        """The smallest length."""
+        ...
+
+    @property
+    def cdf(self) -> np.ndarray:
+        """The cumulative probabilities of the lengths from the minimum on."""
+        ...
+
+    @property
+    def guide(self) -> np.ndarray:
+        """Where the search of each uniform begins."""
+        ...
+
+
+def sample_lengths(uniforms: ArrayLike, table: Table) -> np.ndarray:
+    """Return the lengths for uniforms: ``minimum + searchsorted(cdf, uniforms, side="right")``.
 
     Parameters
     ----------
@@ -174,8 +194,8 @@ def sample_lengths(uniforms: Any, table: Any) -> np.ndarray:
     return lengths
 
 
-def sample_rows(uniforms: Any, rows: int) -> np.ndarray:
-    """Give the rows for uniforms, all ``rows`` being equally likely; see :func:`pick_row`.
+def sample_rows(uniforms: ArrayLike, rows: int) -> np.ndarray:
+    """Return the rows for uniforms, all ``rows`` being equally likely; see :func:`pick_row`.
 
     Examples
     --------

@@ -1,1 +1,7 @@
 """Which tokens of a completion count: masks, their algebra, and means under them."""
+
+from __future__ import annotations
+
+from .._lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -81,7 +81,7 @@ def shifted_mask(mask: ArrayLike) -> NDArray[np.bool_]:
 
 
 def combined_mask(*masks: ArrayLike, keep: ArrayLike | None = None) -> NDArray[np.bool_]:
-    """Give the mask that counts: what every given mask has, and no dropped row.
+    """Return the mask that counts: what every given mask has, and no dropped row.
 
     Parameters
     ----------

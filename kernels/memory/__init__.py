@@ -1,1 +1,7 @@
 """Bytes of model states, activations and KV caches, and parameters counted from a shape."""
+
+from __future__ import annotations
+
+from .._lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

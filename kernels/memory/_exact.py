@@ -143,11 +143,11 @@ class Exact:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Give the array's shape; the empty tuple for a scalar."""
+        """Return the array's shape; the empty tuple for a scalar."""
         return self.numerator.shape if isinstance(self.numerator, np.ndarray) else ()
 
     def _paired(self, other: Any, bound: int) -> tuple[Any, Any]:
-        """Give both numerators in a form whose result cannot wrap if it stays up to ``bound``."""
+        """Return both numerators in a form whose result cannot wrap if it stays up to ``bound``."""
         left, right = self.numerator, other.numerator
         if max(bound, self.bound, other.bound) > INT64_MAX:
             left, right = (
@@ -239,13 +239,13 @@ class Exact:
         return Exact(summed if isinstance(summed, np.ndarray) else int(summed), self.denominator, bound)
 
     def largest(self) -> int:
-        """Give the largest numerator that really occurs; 0 for an empty array."""
+        """Return the largest numerator that really occurs; 0 for an empty array."""
         if not self.shape:
             return self.numerator
         return int(self.numerator.max()) if self.numerator.size else 0
 
     def smallest(self) -> int:
-        """Give the smallest numerator; 1 for an empty array, which breaks no lower limit."""
+        """Return the smallest numerator; 1 for an empty array, which breaks no lower limit."""
         if not self.shape:
             return self.numerator
         return int(self.numerator.min()) if self.numerator.size else 1
@@ -257,7 +257,7 @@ class Exact:
         return Exact(self.numerator[..., np.newaxis], self.denominator, self.bound)
 
     def value(self) -> Any:
-        """Give the unrounded amount for display: an int, a Fraction, or an array (of floats if not whole)."""
+        """Return the unrounded amount for display: an int, a Fraction, or an array (floats if not whole)."""
         if self.denominator == 1:
             return self.numerator
         if self.shape:

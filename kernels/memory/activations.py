@@ -32,6 +32,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .._arguments import Integers, Numbers
 from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_divides, check_shapes, count
 
@@ -46,9 +47,9 @@ class ActivationMemory:
     backward pass works on one layer, ``total_bytes`` is their sum.
     """
 
-    stored_bytes: Any
-    working_bytes: Any
-    total_bytes: Any
+    stored_bytes: Integers
+    working_bytes: Integers
+    total_bytes: Integers
 
 
 def _flag(field: str, value: Any) -> bool:
@@ -77,7 +78,7 @@ class _Split:
 def _token_bytes(
     sizes: dict[str, Exact], *, gated: bool, dropout: bool, sequence_parallel: bool, fused_attention: bool
 ) -> tuple[_Split, _Split, _Split]:
-    """Give a layer's bytes per token: its input, its other kept tensors, attention's scores."""
+    """Return a layer's bytes per token: its input, its other kept tensors, attention's scores."""
     nothing, element, hidden = Exact(0), sizes["element_bytes"], sizes["hidden_size"]
     entry = hidden * element
     # The second norm's input, the attention's input, and the MLP's, once for each expert a token goes to.
@@ -138,25 +139,25 @@ def _memory(
 
 def activation_bytes(
     *,
-    num_sequences: Any,
-    tokens_per_sequence: Any,
-    num_layers: Any,
-    hidden_size: Any,
-    ffn_size: Any,
-    num_heads: Any,
-    query_size: Any = None,
-    key_size: Any = None,
-    value_size: Any = None,
-    output_size: Any = None,
-    extra_elements: Any = 0,
-    experts_per_token: Any = 1,
+    num_sequences: Numbers,
+    tokens_per_sequence: Numbers,
+    num_layers: Numbers,
+    hidden_size: Numbers,
+    ffn_size: Numbers,
+    num_heads: Numbers,
+    query_size: Numbers | None = None,
+    key_size: Numbers | None = None,
+    value_size: Numbers | None = None,
+    output_size: Numbers | None = None,
+    extra_elements: Numbers = 0,
+    experts_per_token: Numbers = 1,
     recompute: str = "selective",
     gated: bool = True,
     dropout: bool = False,
-    tensor_parallel: Any = 1,
+    tensor_parallel: Numbers = 1,
     sequence_parallel: bool = False,
     fused_attention: bool = True,
-    element_bytes: Any = 2,
+    element_bytes: Numbers = 2,
 ) -> ActivationMemory:
     """Estimate the activations of one micro batch on one rank.
 
@@ -237,14 +238,14 @@ def activation_bytes(
 
 
 def logits_peak_bytes(
-    num_tokens: Any,
-    vocabulary_size: Any,
+    num_tokens: Numbers,
+    vocabulary_size: Numbers,
     *,
-    copy_bytes: Iterable[Any] = (2, 4, 4, 4),
-    chunk_tokens: Any = None,
-    tensor_parallel: Any = 1,
-) -> Any:
-    """Give the peak of the loss: all copies of the logits that exist at once.
+    copy_bytes: Iterable[Numbers] = (2, 4, 4, 4),
+    chunk_tokens: Numbers | None = None,
+    tensor_parallel: Numbers = 1,
+) -> Integers:
+    """Return the peak of the loss: all copies of the logits that exist at once.
 
     ``min(tokens, chunk) * ceil(vocabulary / tensor_parallel) * sum(copy_bytes)``.
 

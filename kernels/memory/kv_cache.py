@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .._arguments import Integers, Numbers
 from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_shapes, count
 
@@ -27,7 +28,7 @@ LATENT_LAYOUTS = ("plain", "fp8_ds_mla")
 
 
 def heads_on_rank(num_kv_heads: Exact, tensor_parallel: Exact) -> Exact:
-    """Give the KV heads on one rank: split while they last, then one on each.
+    """Return the KV heads on one rank: split while they last, then one on each.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def token_layer_bytes(
     scale_bytes_per_token_head: Any,
     tensor_parallel: Any,
 ) -> Exact:
-    """Give what one token of one layer keeps on one rank."""
+    """Return what one token of one layer keeps on one rank."""
     heads = count("num_kv_heads", num_kv_heads, minimum=1)
     ranks = count("tensor_parallel", tensor_parallel, minimum=1)
     keys = count("head_dim", head_dim, minimum=1)
@@ -80,19 +81,19 @@ def _paged(tokens: Exact, block_tokens: Any) -> Exact:
 
 
 def kv_cache_bytes(
-    num_sequences: Any,
-    tokens_per_sequence: Any,
-    num_layers: Any,
-    num_kv_heads: Any,
-    head_dim: Any,
-    element_bytes: Any = 2,
+    num_sequences: Numbers,
+    tokens_per_sequence: Numbers,
+    num_layers: Numbers,
+    num_kv_heads: Numbers,
+    head_dim: Numbers,
+    element_bytes: Numbers = 2,
     *,
-    value_head_dim: Any = None,
-    scale_bytes_per_token_head: Any = 0,
-    block_tokens: Any = 1,
-    tensor_parallel: Any = 1,
-) -> Any:
-    """Give the KV cache of full attention: MHA, GQA and MQA differ in ``num_kv_heads`` alone.
+    value_head_dim: Numbers | None = None,
+    scale_bytes_per_token_head: Numbers = 0,
+    block_tokens: Numbers = 1,
+    tensor_parallel: Numbers = 1,
+) -> Integers:
+    """Return the KV cache of full attention: MHA, GQA and MQA differ in ``num_kv_heads`` alone.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def kv_cache_bytes(
 def latent_token_bytes(
     kv_lora_rank: Any, rope_head_dim: Any, element_bytes: Any = 2, layout: str = "plain"
 ) -> Exact:
-    """Give what one token of one latent-attention layer keeps, as an exact amount."""
+    """Return what one token of one latent-attention layer keeps, as an exact amount."""
     if layout not in LATENT_LAYOUTS:
         way_out = nearest(str(layout), LATENT_LAYOUTS) or "Choose one."
         raise ConfigError("layout", f"must be one of {', '.join(LATENT_LAYOUTS)}", layout, way_out)
@@ -159,17 +160,17 @@ def latent_token_bytes(
 
 
 def latent_kv_cache_bytes(
-    num_sequences: Any,
-    tokens_per_sequence: Any,
-    num_layers: Any,
-    kv_lora_rank: Any,
-    rope_head_dim: Any,
-    element_bytes: Any = 2,
+    num_sequences: Numbers,
+    tokens_per_sequence: Numbers,
+    num_layers: Numbers,
+    kv_lora_rank: Numbers,
+    rope_head_dim: Numbers,
+    element_bytes: Numbers = 2,
     *,
     layout: str = "plain",
-    block_tokens: Any = 1,
-) -> Any:
-    """Give the cache of multi-head latent attention: one vector of latent plus rotary key, no head factor.
+    block_tokens: Numbers = 1,
+) -> Integers:
+    """Return the cache of multi-head latent attention: one vector of latent plus rotary key, no head factor.
 
     Tensor parallelism does not shrink it: every rank needs the whole latent for its heads.
 
@@ -214,22 +215,22 @@ def latent_kv_cache_bytes(
 class PagedKVCache:
     """Pages of a set of sequences: how many, their bytes, the useful part and the waste in last pages."""
 
-    blocks: Any
-    total_bytes: Any
-    useful_bytes: Any
-    waste_bytes: Any
+    blocks: Integers
+    total_bytes: Integers
+    useful_bytes: Integers
+    waste_bytes: Integers
 
 
 def paged_kv_cache(
-    token_lengths: Any,
-    num_layers: Any,
-    num_kv_heads: Any,
-    head_dim: Any,
-    element_bytes: Any = 2,
+    token_lengths: Numbers,
+    num_layers: Numbers,
+    num_kv_heads: Numbers,
+    head_dim: Numbers,
+    element_bytes: Numbers = 2,
     *,
     block_tokens: int = 16,
-    scale_bytes_per_token_head: Any = 0,
-    tensor_parallel: Any = 1,
+    scale_bytes_per_token_head: Numbers = 0,
+    tensor_parallel: Numbers = 1,
 ) -> PagedKVCache:
     """Add up the pages of sequences of given lengths, each rounded up to whole pages.
 

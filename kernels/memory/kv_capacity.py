@@ -7,10 +7,10 @@ tokens over length. Stages of a pipeline are compared one by one, need with room
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from .._arguments import Integers, Numbers
 from ..errors import ConfigError
 from ._exact import amount, check_shapes, count
 from .kv_cache import token_layer_bytes
@@ -20,23 +20,23 @@ from .kv_cache import token_layer_bytes
 class KVCapacity:
     """What a budget admits: whole pages, pages of one sequence beyond the shared ones, whole sequences."""
 
-    blocks: Any
-    blocks_per_sequence: Any
-    shared_blocks: Any
-    sequences: Any
-    used_blocks: Any
+    blocks: Integers
+    blocks_per_sequence: Integers
+    shared_blocks: Integers
+    sequences: Integers
+    used_blocks: Integers
 
 
 def max_sequences(
-    budget_bytes: Any,
-    bytes_per_token: Any,
-    tokens_per_sequence: Any,
+    budget_bytes: Numbers,
+    bytes_per_token: Numbers,
+    tokens_per_sequence: Numbers,
     *,
-    block_tokens: Any = 16,
-    shared_prefix_tokens: Any = 0,
-    group_size: Any = 1,
+    block_tokens: Numbers = 16,
+    shared_prefix_tokens: Numbers = 0,
+    group_size: Numbers = 1,
 ) -> KVCapacity:
-    """Give the most sequences that fit a budget, each in whole pages.
+    """Return the most sequences that fit a budget, each in whole pages.
 
     Parameters
     ----------
@@ -114,9 +114,13 @@ def max_sequences(
 
 
 def group_cache_tokens(
-    prompt_tokens: Any, response_tokens: Any, *, group_size: Any = None, block_tokens: Any = 1
-) -> Any:
-    """Give the tokens that a group of sequences with one prompt holds, the prompt counted once.
+    prompt_tokens: Numbers,
+    response_tokens: Numbers,
+    *,
+    group_size: Numbers | None = None,
+    block_tokens: Numbers = 1,
+) -> Integers:
+    """Return the tokens that a group of sequences with one prompt holds, the prompt counted once.
 
     Only whole pages of the prompt are shared; its last partial page is copied for each sequence, which
     writes its own response there (vLLM's prefix cache shares full pages alone).
@@ -173,25 +177,25 @@ class StageCapacity:
     ``need_bytes`` and ``fits`` are None unless wanted tokens were given.
     """
 
-    bytes_per_token: Any
-    max_tokens_per_stage: Any
+    bytes_per_token: Integers
+    max_tokens_per_stage: Integers
     max_tokens: int
     tightest_stage: int
-    need_bytes: Any = None
+    need_bytes: Integers | None = None
     fits: bool | None = None
 
 
 def stage_capacity(
-    layers_per_stage: Any,
-    available_bytes: Any,
-    num_kv_heads: Any,
-    head_dim: Any,
-    element_bytes: Any = 2,
+    layers_per_stage: Numbers,
+    available_bytes: Numbers,
+    num_kv_heads: Numbers,
+    head_dim: Numbers,
+    element_bytes: Numbers = 2,
     *,
-    wanted_tokens: Any = None,
+    wanted_tokens: Numbers | None = None,
     block_tokens: int = 1,
-    scale_bytes_per_token_head: Any = 0,
-    tensor_parallel: Any = 1,
+    scale_bytes_per_token_head: Numbers = 0,
+    tensor_parallel: Numbers = 1,
 ) -> StageCapacity:
     """Compare need and room stage by stage; the tightest stage decides.
 

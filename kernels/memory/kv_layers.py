@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from .._arguments import Integers, Numbers
 from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_shapes, count
 from .kv_cache import latent_token_bytes, token_layer_bytes
@@ -105,14 +105,14 @@ def _held_tokens(
 
 
 def sliding_window_tokens(
-    tokens_per_sequence: Any,
-    window_tokens: Any,
+    tokens_per_sequence: Numbers,
+    window_tokens: Numbers,
     window_policy: str = "payload",
     *,
-    block_tokens: Any = 16,
-    max_batched_tokens: Any = 8192,
-) -> Any:
-    """Give the tokens that one sliding-window layer holds for one sequence.
+    block_tokens: Numbers = 16,
+    max_batched_tokens: Numbers = 8192,
+) -> Integers:
+    """Return the tokens that one sliding-window layer holds for one sequence.
 
     Parameters
     ----------
@@ -152,17 +152,17 @@ def sliding_window_tokens(
 
 def hybrid_kv_cache_bytes(
     layers: Iterable[KVLayer],
-    num_sequences: Any,
-    tokens_per_sequence: Any,
+    num_sequences: Numbers,
+    tokens_per_sequence: Numbers,
     *,
-    element_bytes: Any = 2,
+    element_bytes: Numbers = 2,
     window_policy: str = "payload",
-    block_tokens: Any = 1,
-    max_batched_tokens: Any = 8192,
-    scale_bytes_per_token_head: Any = 0,
+    block_tokens: Numbers = 1,
+    max_batched_tokens: Numbers = 8192,
+    scale_bytes_per_token_head: Numbers = 0,
     latent_layout: str = "plain",
-    tensor_parallel: Any = 1,
-) -> Any:
+    tensor_parallel: Numbers = 1,
+) -> Integers:
     """Add up the caches of a list of layers of different kinds, on one rank.
 
     Parameters

@@ -28,7 +28,7 @@ class StageParameters:
 def _rank_elements(
     tensor: ParameterTensor, shape: ModelShape, tensor_parallel: int, expert_ranks: int
 ) -> int:
-    """Give the elements of one copy that lie on one rank."""
+    """Return the elements of one copy that lie on one rank."""
     if tensor.cut == "vocabulary":
         return -(-tensor.shape[0] // tensor_parallel) * tensor.shape[1]
     elements = math.prod(tensor.shape)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from .._arguments import Integers, Numbers
 from ..errors import ConfigError, nearest
 from ._exact import count
 from .shapes import ExpertShape, ModelShape
@@ -191,7 +191,9 @@ def parameter_count(shape: ModelShape) -> ParameterCount:
     return ParameterCount(sum(parts.values()), active, active - lookup, parts, matrices)
 
 
-def lora_parameters(shape: ModelShape, rank: Any, targets: str | Iterable[str] = "all-linear") -> Any:
+def lora_parameters(
+    shape: ModelShape, rank: Numbers, targets: str | Iterable[str] = "all-linear"
+) -> Integers:
     """Count the parameters of LoRA adapters: ``rank * (inputs + outputs)`` for each adapted matrix.
 
     Parameters

@@ -5,12 +5,14 @@ Colocated training and generation need the largest phase, not the sum of everyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._arguments import Integers, Numbers
 from ..errors import ConfigError
 from ._exact import Exact, amount, check_shapes
 
@@ -25,16 +27,16 @@ class PeakMemory:
     that lie in every phase with the same bytes.
     """
 
-    phase: Any
-    peak_bytes: Any
-    phase_totals: dict[str, Any]
-    phase_components: dict[str, dict[Any, Any]]
-    dominant_component: Any
+    phase: str | NDArray[np.str_]
+    peak_bytes: Integers
+    phase_totals: dict[str, Integers]
+    phase_components: dict[str, dict[str | int, Integers]]
+    dominant_component: str | NDArray[np.str_]
     shared_components: tuple[str, ...]
-    device_bytes: Any = None
-    headroom_bytes: Any = None
-    phase_headroom_bytes: dict[str, Any] | None = None
-    fits: Any = None
+    device_bytes: Integers | None = None
+    headroom_bytes: Integers | None = None
+    phase_headroom_bytes: dict[str, Integers] | None = None
+    fits: bool | NDArray[np.bool_] | None = None
 
 
 def _components(phase: Any, parts: Any) -> dict[Any, Exact]:
@@ -84,7 +86,9 @@ def _dominant(phase: Any, components: Mapping[str, dict[Any, Any]], shape: tuple
     return dominant
 
 
-def peak_memory(phases: Mapping[str, Any], device_bytes: Any = None) -> PeakMemory:
+def peak_memory(
+    phases: Mapping[str, Mapping[str, Numbers] | Sequence[Numbers]], device_bytes: Numbers | None = None
+) -> PeakMemory:
     """Add up each phase's live components and take the largest phase.
 
     Parameters

@@ -8,11 +8,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
 
 from ..errors import ConfigError, nearest
 from ._exact import count
@@ -22,12 +21,12 @@ from ._exact import count
 class Recipe:
     """Bytes per parameter of one way to train; frozen weights are as the trainable ones unless given."""
 
-    parameter_bytes: Any
-    gradient_bytes: Any
-    optimizer_state_bytes: Any
-    master_parameter_bytes: Any
+    parameter_bytes: int | Fraction
+    gradient_bytes: int | Fraction
+    optimizer_state_bytes: int | Fraction
+    master_parameter_bytes: int | Fraction
     note: str
-    frozen_parameter_bytes: Any = None
+    frozen_parameter_bytes: int | Fraction | None = None
 
     @property
     def bytes_per_parameter(self) -> Fraction:
@@ -44,7 +43,7 @@ class Recipe:
 def block_scaled_bytes(
     bits: int, block_elements: int, scale_bits: int, second_block_elements: int | None = None
 ) -> Fraction:
-    """Give the bytes per element of a block format: the element and its share of the block's scale.
+    """Return the bytes per element of a block format: the element and its share of the block's scale.
 
     Parameters
     ----------
@@ -111,7 +110,7 @@ def recipe_named(name: str | None) -> Recipe:
     return RECIPES[name]
 
 
-def _tensors(tensors: Iterable[tuple[Any, int]]) -> list[tuple[tuple[int, ...], int]]:
+def _tensors(tensors: Iterable[tuple[Sequence[int], int]]) -> list[tuple[tuple[int, ...], int]]:
     checked = []
     for pair in tensors:
         try:
@@ -127,7 +126,7 @@ def _tensors(tensors: Iterable[tuple[Any, int]]) -> list[tuple[tuple[int, ...], 
 
 
 def blockwise_8bit_state_bytes(
-    tensors: Iterable[tuple[Any, int]],
+    tensors: Iterable[tuple[Sequence[int], int]],
     *,
     block_elements: int = 256,
     states: int = 2,
@@ -169,7 +168,7 @@ def blockwise_8bit_state_bytes(
 
 
 def adafactor_state_bytes(
-    tensors: Iterable[tuple[Any, int]], *, element_bytes: int = 4, momentum: bool = False
+    tensors: Iterable[tuple[Sequence[int], int]], *, element_bytes: int = 4, momentum: bool = False
 ) -> int:
     """Add up Adafactor's state: row and column sums for matrices, a full second moment for vectors.
 

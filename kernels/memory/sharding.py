@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._arguments import Integers, Numbers
 from ..errors import ConfigError, nearest
 from ._exact import Exact, amount, check_divides, check_shapes, count
 from .state import TERMS, ModelState, StateTerm
@@ -31,24 +34,24 @@ class ShardedTerm:
     """
 
     name: str
-    total_bytes: Any
-    shards: Any
-    bytes_per_rank: Any
-    bytes_per_element: tuple[Any, ...]
+    total_bytes: Integers
+    shards: Integers
+    bytes_per_rank: Integers
+    bytes_per_element: tuple[int | Fraction | NDArray[Any], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class ShardedMemory:
     """Model state per rank, by component and in total."""
 
-    world_size: Any
+    world_size: Integers
     terms: Mapping[str, ShardedTerm]
-    bytes_per_rank: Any
-    total_bytes: Any
-    padding_bytes: Any
+    bytes_per_rank: Integers
+    total_bytes: Integers
+    padding_bytes: Integers
 
     @property
-    def components(self) -> dict[str, Any]:
+    def components(self) -> dict[str, Integers]:
         """Bytes on one rank by component."""
         return {name: term.bytes_per_rank for name, term in self.terms.items()}
 
@@ -72,7 +75,7 @@ def _sharded_names(sharded: Iterable[str]) -> tuple[str, ...]:
 
 
 def _group_sizes(world: Exact, shard_group_size: Any) -> dict[str, Exact]:
-    """Give the number of shards of each term that is sharded; groups must tile the world."""
+    """Return the number of shards of each term that is sharded; groups must tile the world."""
     given = (
         shard_group_size if isinstance(shard_group_size, Mapping) else dict.fromkeys(TERMS, shard_group_size)
     )
@@ -136,11 +139,11 @@ def _assemble(
 
 
 def ideal_sharded_memory(
-    state: Any,
-    world_size: Any,
+    state: ModelState | Numbers,
+    world_size: Numbers,
     *,
-    zero_stage: Any = 3,
-    shard_group_size: Any = None,
+    zero_stage: Numbers = 3,
+    shard_group_size: Numbers | Mapping[str, Numbers | None] | None = None,
     sharded: Iterable[str] | None = None,
     whole_elements: bool = False,
 ) -> ShardedMemory:
@@ -230,9 +233,9 @@ def ideal_sharded_memory(
 
 
 def gathered_layer_bytes(
-    largest_layer_parameters: Any, parameter_bytes: Any = 2, gradient_bytes: Any = 2
-) -> Any:
-    """Give what a rank holds of the one layer that stage 3 has gathered: its weights and its gradients.
+    largest_layer_parameters: Numbers, parameter_bytes: Numbers = 2, gradient_bytes: Numbers = 2
+) -> Integers:
+    """Return what a rank holds of the one layer that stage 3 has gathered: its weights and its gradients.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .._arguments import Integers, Numbers
 from ..errors import ConfigError
 from ._exact import Exact, amount, check_shapes, count
 from .recipes import recipe_named
@@ -33,7 +34,7 @@ class StateTerm:
     pieces: tuple[tuple[Exact, Exact], ...]
 
     @property
-    def total_bytes(self) -> Any:
+    def total_bytes(self) -> Integers:
         """Bytes of this component, rounded up once."""
         return self.exact_bytes.result(self.name)
 
@@ -52,37 +53,37 @@ class ModelState:
     with fractional bytes the components, each rounded up for itself, may add up to a few bytes more.
     """
 
-    parameters: Any
-    trainable_parameters: Any
+    parameters: Integers
+    trainable_parameters: Integers
     terms: Mapping[str, StateTerm]
 
     @property
-    def weights_bytes(self) -> Any:
+    def weights_bytes(self) -> Integers:
         """Bytes of the weights that the forward pass uses."""
         return self.terms["weights"].total_bytes
 
     @property
-    def gradients_bytes(self) -> Any:
+    def gradients_bytes(self) -> Integers:
         """Bytes of the gradients."""
         return self.terms["gradients"].total_bytes
 
     @property
-    def optimizer_bytes(self) -> Any:
+    def optimizer_bytes(self) -> Integers:
         """Bytes of the optimizer's moments and scales."""
         return self.terms["optimizer"].total_bytes
 
     @property
-    def master_bytes(self) -> Any:
+    def master_bytes(self) -> Integers:
         """Bytes of the fp32 master copy."""
         return self.terms["master"].total_bytes
 
     @property
-    def components(self) -> dict[str, Any]:
+    def components(self) -> dict[str, Integers]:
         """Bytes by component: weights, gradients, optimizer, master."""
         return {name: term.total_bytes for name, term in self.terms.items()}
 
     @property
-    def total_bytes(self) -> Any:
+    def total_bytes(self) -> Integers:
         """All bytes, rounded up once."""
         return sum((term.exact_bytes for term in self.terms.values()), Exact(0)).result("total_bytes")
 
@@ -123,16 +124,16 @@ def _check_extra(recipe: str | None, optimizer_extra_bytes: Any) -> None:
 
 
 def model_state_bytes(
-    parameters: Any,
-    trainable_parameters: Any = None,
+    parameters: Numbers,
+    trainable_parameters: Numbers | None = None,
     *,
     recipe: str | None = None,
-    parameter_bytes: Any = None,
-    gradient_bytes: Any = None,
-    optimizer_state_bytes: Any = None,
-    master_parameter_bytes: Any = None,
-    frozen_parameter_bytes: Any = None,
-    optimizer_extra_bytes: Any = None,
+    parameter_bytes: Numbers | None = None,
+    gradient_bytes: Numbers | None = None,
+    optimizer_state_bytes: Numbers | None = None,
+    master_parameter_bytes: Numbers | None = None,
+    frozen_parameter_bytes: Numbers | None = None,
+    optimizer_extra_bytes: Numbers | None = None,
 ) -> ModelState:
     """Add up weights, gradients, optimizer state and master copy.
 

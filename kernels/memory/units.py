@@ -7,11 +7,14 @@ source of wrong fits, so every text made here carries its unit, and every text r
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._arguments import Numbers
 from ..errors import ConfigError
 from ._exact import read
 
@@ -47,7 +50,11 @@ def _one_text(number: Fraction | int, units: tuple[str, ...], step: int) -> str:
     return f"{whole}.{rest:02d} {units[power]}"
 
 
-def human_bytes(number: Any, *, decimal: bool = False) -> Any:
+@overload
+def human_bytes(number: float | Fraction | Decimal | np.integer, *, decimal: bool = False) -> str: ...
+@overload
+def human_bytes(number: Numbers, *, decimal: bool = False) -> str | NDArray[np.str_]: ...
+def human_bytes(number: Numbers, *, decimal: bool = False) -> str | NDArray[np.str_]:
     """Write a number of bytes with the largest unit that leaves at least 1 before the point.
 
     Two digits follow the point, a half is rounded away from zero, and the unit is chosen after rounding, so

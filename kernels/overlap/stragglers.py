@@ -57,7 +57,7 @@ def _power(cdf: NDArray[np.float64], exponent: float) -> NDArray[np.float64]:
 
 
 def expected_maximum(minimum: int, cdf: ArrayLike, draws: ArrayLike) -> Floats:
-    """Give the expected maximum of ``draws`` independent lengths of one law, exactly for its table.
+    """Return the expected maximum of ``draws`` independent lengths of one law, exactly for its table.
 
     ``E[max] = minimum + sum(1 - F(k)**n)``, which needs no density and never subtracts large numbers.
 
@@ -125,7 +125,7 @@ def group_utilization(
     seconds_per_token: ArrayLike = 1.0,
     overhead_seconds: ArrayLike = 0.0,
 ) -> GroupUtilization:
-    """Give the expected busy share of a group that waits for its slowest member, for any length law.
+    """Return the expected busy share of a group that waits for its slowest member, for any length law.
 
     A member takes ``overhead_seconds + seconds_per_token * length``. Both averages of the busy share are
     given, since they answer different questions and are often confused; see the module's text.
@@ -185,7 +185,7 @@ def group_utilization(
 
 
 def expected_maximum_uniform(draws: ArrayLike, low: ArrayLike = 0.0, high: ArrayLike = 1.0) -> Floats:
-    """Give the expected maximum of uniform draws: ``low + (high - low) n / (n + 1)``.
+    """Return the expected maximum of uniform draws: ``low + (high - low) n / (n + 1)``.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def expected_maximum_uniform(draws: ArrayLike, low: ArrayLike = 0.0, high: Array
 
 
 def expected_maximum_exponential(draws: ArrayLike, mean: ArrayLike = 1.0) -> Floats:
-    """Give the expected maximum of exponential draws: ``mean`` times the harmonic number of ``draws``.
+    """Return the expected maximum of exponential draws: ``mean`` times the harmonic number of ``draws``.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def _normal_maximum_moment(draws: NDArray[np.int64], tilt: NDArray[np.float64]) 
 
 
 def expected_maximum_lognormal(draws: ArrayLike, sigma: ArrayLike, mu: ArrayLike = 0.0) -> Floats:
-    """Give the expected maximum of lognormal draws, by quadrature good to about 1e-13.
+    """Return the expected maximum of lognormal draws, by quadrature good to about 1e-13.
 
     Divide by ``exp(mu + sigma**2 / 2)`` for the factor over the mean. Note that mean over expected maximum is
     the *ratio of the means*, not the mean utilization; see :func:`group_utilization`.
@@ -299,7 +299,7 @@ def expected_maximum_lognormal(draws: ArrayLike, sigma: ArrayLike, mu: ArrayLike
 
 
 def expected_maximum_normal(draws: ArrayLike, mean: ArrayLike = 0.0, deviation: ArrayLike = 1.0) -> Floats:
-    """Give the expected maximum of normal draws, by quadrature good to about 1e-13.
+    """Return the expected maximum of normal draws, by quadrature good to about 1e-13.
 
     Parameters
     ----------

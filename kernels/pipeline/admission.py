@@ -9,108 +9,81 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from .state import (
+from .records import (
     BACKGROUND,
-    C_FIRST_LIMIT,
-    C_MAX_RUNNING,
-    C_ONE_BATCH,
-    C_PUBLICATION,
-    C_SEQUENTIAL,
-    C_TOKEN_CAP,
     CHANNEL_FREE,
     DONE_POPPED,
     DONE_PUBLISHED,
-    LIMIT_DONE,
-    LIMIT_FINISHED,
-    LIMIT_GROUPS,
-    P_ADMIT_BATCH,
-    P_BATCH_GROUPS,
-    P_BATCH_TOKENS,
-    P_CAP_IS_OPEN,
-    P_GROUP_SIZE,
-    P_LAW_MAXIMUM,
-    P_MAX_RUNNING,
-    P_ONE_BATCH,
-    P_PUBLICATION,
-    P_QUEUE_CAP,
-    P_RESERVE,
-    P_SEQUENTIAL,
-    P_UPDATES_PER_BATCH,
-    S_CHANNEL,
-    S_IN_FLIGHT_TOKENS,
-    S_PLACES,
-    S_POPPED_BATCHES,
-    S_POPPED_GROUPS,
-    S_PUBLISHED,
-    S_QUEUE_TOKENS,
-    S_RUNNING,
-    S_STARTED,
-    S_TRAINED_BATCHES,
-    S_TRAINING,
+    SLOTS_FIRST_LIMIT,
+    SLOTS_MAX_RUNNING,
+    SLOTS_ONE_BATCH,
+    SLOTS_PUBLICATION,
+    SLOTS_SEQUENTIAL,
+    SLOTS_TOKEN_CAP,
 )
 
 
 @jit(inline=True, counted=False)
-def next_admission(params, state):
+def next_admission(parameters, state):
     """Say how many groups are admitted next, at once: a whole batch, or one."""
-    if params[P_ADMIT_BATCH] == 1 and state[S_PLACES] == 0:
-        return params[P_BATCH_GROUPS]
+    if parameters.admit_batch == 1 and state.places == 0:
+        return parameters.batch_groups
     return np.int64(1)
 
 
 @jit(inline=True, counted=False)
-def cap_closes(params, state, needed):
+def cap_closes(parameters, state, needed):
     """Say whether the token cap closes the admission of `needed` groups."""
-    if params[P_CAP_IS_OPEN] == 1 or params[P_SEQUENTIAL] == 1:
+    if parameters.cap_is_open == 1 or parameters.sequential == 1:
         return False
-    if params[P_RESERVE] == 1:
-        reserved = params[P_LAW_MAXIMUM] * params[P_GROUP_SIZE] * (state[S_RUNNING] + needed)
-        return state[S_QUEUE_TOKENS] + reserved > params[P_QUEUE_CAP]
-    return state[S_QUEUE_TOKENS] >= params[P_QUEUE_CAP]
+    if parameters.reserve == 1:
+        reserved = parameters.law_maximum * parameters.group_size * (state.running + needed)
+        return state.queue_tokens + reserved > parameters.queue_cap
+    return state.queue_tokens >= parameters.queue_cap
 
 
 @jit(inline=True, counted=False)
-def room_of(params, state, limits, limit):
-    """Give how many groups a limit still lets in: ``B * done + groups - count``."""
-    done = limits[limit, LIMIT_DONE]
-    if params[P_BATCH_GROUPS] == 0:
-        allowed = state[S_POPPED_GROUPS]
+def room_of(parameters, state, limits, limit):
+    """Return how many groups a limit still lets in: ``B * done + groups - count``."""
+    done = limits[limit].done
+    if parameters.batch_groups == 0:
+        allowed = state.popped_groups
     elif done == DONE_PUBLISHED:
-        allowed = params[P_BATCH_GROUPS] * (state[S_PUBLISHED] // params[P_UPDATES_PER_BATCH])
+        allowed = parameters.batch_groups * (state.published // parameters.updates_per_batch)
     elif done == DONE_POPPED:
-        allowed = params[P_BATCH_GROUPS] * state[S_POPPED_BATCHES]
+        allowed = parameters.batch_groups * state.popped_batches
     else:
-        allowed = params[P_BATCH_GROUPS] * state[S_TRAINED_BATCHES]
-    count = state[S_STARTED]
-    if limits[limit, LIMIT_FINISHED] == 1:
-        count -= state[S_RUNNING]
-    return allowed + limits[limit, LIMIT_GROUPS] - count
+        allowed = parameters.batch_groups * state.trained_batches
+    count = state.started
+    if limits[limit].finished == 1:
+        count -= state.running
+    return allowed + limits[limit].groups - count
 
 
 @jit(counted=False)
-def _closed_gate_kernel(params, state, limits):
-    """Give the cause (C_…) that closes the next admission, or -1. limits int64[n, LIMIT_COLUMNS]."""
-    if params[P_SEQUENTIAL] == 1:
+def _closed_gate_kernel(parameters, state, limits):
+    """Return the cause (C_…) that closes the next admission, or -1. limits int64[n].columns."""
+    if parameters.sequential == 1:
         is_open = (
-            state[S_TRAINING] == 0
-            and state[S_CHANNEL] == CHANNEL_FREE
-            and state[S_QUEUE_TOKENS] + state[S_IN_FLIGHT_TOKENS] < params[P_BATCH_TOKENS]
+            state.training == 0
+            and state.channel == CHANNEL_FREE
+            and state.queue_tokens + state.in_flight_tokens < parameters.batch_tokens
         )
-        return np.int64(-1) if is_open else np.int64(C_SEQUENTIAL)
-    if params[P_PUBLICATION] != BACKGROUND and state[S_CHANNEL] != CHANNEL_FREE:
-        return np.int64(C_PUBLICATION)
-    needed = next_admission(params, state)
-    if params[P_MAX_RUNNING] >= 0 and state[S_RUNNING] + needed > params[P_MAX_RUNNING]:
-        return np.int64(C_MAX_RUNNING)
-    if params[P_ONE_BATCH] == 1 and state[S_PLACES] == 0 and state[S_RUNNING] > 0:
-        return np.int64(C_ONE_BATCH)
-    if cap_closes(params, state, needed):
-        return np.int64(C_TOKEN_CAP)
+        return np.int64(-1) if is_open else np.int64(SLOTS_SEQUENTIAL)
+    if parameters.publication != BACKGROUND and state.channel != CHANNEL_FREE:
+        return np.int64(SLOTS_PUBLICATION)
+    needed = next_admission(parameters, state)
+    if parameters.max_running >= 0 and state.running + needed > parameters.max_running:
+        return np.int64(SLOTS_MAX_RUNNING)
+    if parameters.one_batch == 1 and state.places == 0 and state.running > 0:
+        return np.int64(SLOTS_ONE_BATCH)
+    if cap_closes(parameters, state, needed):
+        return np.int64(SLOTS_TOKEN_CAP)
     least = np.int64(needed)
     cause = np.int64(-1)
     for limit in range(limits.shape[0]):
-        room = room_of(params, state, limits, limit)
+        room = room_of(parameters, state, limits, limit)
         if room < least:
             least = room
-            cause = np.int64(C_FIRST_LIMIT + limit)
+            cause = np.int64(SLOTS_FIRST_LIMIT + limit)
     return cause

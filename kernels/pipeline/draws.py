@@ -14,21 +14,10 @@ import numpy as np
 from .._jit import jit
 from ..draws.philox import normal_from_word, normal_quantile, rollout_words, uniform_from_word
 from ..draws.sampler import member_row, pick_row, sample_length
-from .state import (
-    ENVIRONMENT_LAW,
-    ENVIRONMENT_PAIRED,
-    G_FILTERED,
-    G_FIRST_ROW,
-    G_NUMBER,
-    P_ENVIRONMENT,
-    P_LAW_MAXIMUM,
-    P_LAW_MINIMUM,
-    P_TRACE_GROUPS,
-    PF_FILTER,
-    PF_PROMPT_SIGMA,
-)
+from .records import ENVIRONMENT_LAW, ENVIRONMENT_PAIRED
 
 _TWO_TO_MINUS_52 = 2.0**-52
+_DRAW_BLOCK = 512
 
 
 @jit(inline=True, counted=False)
@@ -39,58 +28,75 @@ def noise_bits(word):
 
 @jit(inline=True, counted=False)
 def noise_from_bits(bits):
-    """Give the standard normal of kept bits, as `normal_from_word` does of the whole word."""
+    """Return the standard normal of kept bits, as `normal_from_word` does of the whole word."""
     return normal_quantile((np.float64(bits) + 0.5) * _TWO_TO_MINUS_52)
 
 
 @jit(counted=False)
-def _draw_member_kernel(
-    params,
-    rates,
-    seed,
-    number,
-    cdf,
-    guide,
-    environment_cdf,
-    environment_guide,
-    environment_ticks,
-    trace_tokens,
-    trace_ticks,
-    trace_group_starts,
-    trace_group_of_row,
-    groups,
-    group_factors,
-    record,
-    position,
-):
+def _draw_ahead_kernel(parameters, seed, tables, draws, last):
+    """Draw the seed's rollouts up to last - 1 that are not drawn yet: words and lengths."""
+    words = draws.words
+    for number in range(draws.drawn[0], last):
+        w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
+        words[number, 0] = w0
+        words[number, 1] = w1
+        words[number, 2] = w2
+        words[number, 3] = w3
+        draws.tokens[number] = sample_length(
+            uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide
+        )
+    draws.drawn[0] = last
+
+
+@jit(inline=True, counted=False)
+def draw_ahead(parameters, seed, number, tables, draws):
+    """Say whether a rollout is among the shared draws, once they are drawn up to it."""
+    size = draws.tokens.shape[0]
+    if number >= size:
+        return False
+    if number >= draws.drawn[0]:
+        _draw_ahead_kernel(parameters, seed, tables, draws, min(number + _DRAW_BLOCK, size))
+    return True
+
+
+@jit(counted=False)
+def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record, position):
     """Draw tokens, environment ticks and noise (int64) of a member; with the first, the group's own draws."""
-    w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
+    if draw_ahead(parameters, seed, number, tables, draws):
+        words = draws.words
+        w0, w1, w2, w3 = words[number, 0], words[number, 1], words[number, 2], words[number, 3]
+    else:
+        w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
     uniform = uniform_from_word(w0)
     environment = np.int64(0)
-    if params[P_TRACE_GROUPS] == 1:
+    if parameters.trace_groups == 1:
         if position == 0:
-            groups[record, G_FIRST_ROW] = pick_row(uniform, trace_tokens.shape[0])
-        row = member_row(groups[record, G_FIRST_ROW], position, trace_group_starts, trace_group_of_row)
-        tokens = trace_tokens[row]
-    elif params[P_ENVIRONMENT] == ENVIRONMENT_PAIRED:
-        row = pick_row(uniform, trace_tokens.shape[0])
-        tokens = trace_tokens[row]
-        environment = trace_ticks[row]
+            groups[record].first_row = pick_row(uniform, tables.trace_tokens.shape[0])
+        row = member_row(
+            groups[record].first_row, position, tables.trace_group_starts, tables.trace_group_of_row
+        )
+        tokens = tables.trace_tokens[row]
+    elif parameters.environment == ENVIRONMENT_PAIRED:
+        row = pick_row(uniform, tables.trace_tokens.shape[0])
+        tokens = tables.trace_tokens[row]
+        environment = tables.trace_ticks[row]
     else:
-        tokens = sample_length(uniform, params[P_LAW_MINIMUM], cdf, guide)
-    if params[P_ENVIRONMENT] == ENVIRONMENT_LAW:
-        place = sample_length(uniform_from_word(w2), np.int64(0), environment_cdf, environment_guide)
-        environment = environment_ticks[place]
-    sigma = rates[PF_PROMPT_SIGMA]
+        tokens = sample_length(uniform, parameters.law_minimum, tables.cdf, tables.guide)
+    if parameters.environment == ENVIRONMENT_LAW:
+        place = sample_length(
+            uniform_from_word(w2), np.int64(0), tables.environment_cdf, tables.environment_guide
+        )
+        environment = tables.environment_ticks[place]
+    sigma = parameters.prompt_sigma
     if position == 0:
         if sigma > 0.0:
-            v0, _v1, _v2, _v3 = rollout_words(seed, np.uint64(2), groups[record, G_NUMBER])
-            group_factors[record] = math.exp(sigma * normal_from_word(v0) - sigma * sigma / 2)
-        if rates[PF_FILTER] > 0.0 and uniform_from_word(w3) < rates[PF_FILTER]:
-            groups[record, G_FILTERED] = 1
+            v0, _v1, _v2, _v3 = rollout_words(seed, np.uint64(2), groups[record].number)
+            groups[record].factor = math.exp(sigma * normal_from_word(v0) - sigma * sigma / 2)
+        if parameters.filter > 0.0 and uniform_from_word(w3) < parameters.filter:
+            groups[record].filtered = 1
     if sigma > 0.0:
-        scaled = np.float64(math.floor(np.float64(tokens) * group_factors[record] + 0.5))
-        lowest = np.float64(params[P_LAW_MINIMUM])
-        highest = np.float64(params[P_LAW_MAXIMUM])
+        scaled = np.float64(math.floor(np.float64(tokens) * groups[record].factor + 0.5))
+        lowest = np.float64(parameters.law_minimum)
+        highest = np.float64(parameters.law_maximum)
         tokens = np.int64(min(max(scaled, lowest), highest))
     return tokens, environment, noise_bits(w1)

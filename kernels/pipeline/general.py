@@ -7,13 +7,11 @@ first the trainer may start, then slots may start. What time alone brings about 
 a tool call goes on, a re-prefill ends) holds before the events of that tick and is no event of its own.
 
 With every option off this is the run of :mod:`.pipeline.lean`, bit for bit, more slowly. The
-state is flat arrays (:mod:`.pipeline.state`), so stopping, saving and resuming are the same
+state is records of named fields (:mod:`.pipeline.records`), so stopping, saving and resuming are the same
 thing as running.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -31,21 +29,17 @@ from .clock import (
     set_key,
     work_of,
 )
-from .draws import _draw_member_kernel, noise_bits
+from .draws import _draw_member_kernel, draw_ahead, noise_bits
 from .groups import (
     _drop_group_kernel,
     _drop_stale_kernel,
     admit_group,
     join_queue,
 )
-from .lean import ticks_of
-from .lean_layout import EVENT_PUBLICATION, EVENT_ROLLOUT, EVENT_START, EVENT_UPDATE
 from .publication import _cancel_running_kernel, _channel_kernel
-from .state import (
+from .records import (
     AT_DEQUEUE,
     AT_UPDATE,
-    C_BUSY,
-    C_PUBLICATION,
     CHANNEL_DRAINING,
     CHANNEL_FREE,
     COMPLETED,
@@ -53,151 +47,32 @@ from .state import (
     DISCARDED,
     DUE,
     EMPTY,
+    EVENT_PUBLICATION,
+    EVENT_ROLLOUT,
+    EVENT_START,
+    EVENT_UPDATE,
     EVICTED,
-    F_ESS_MIN,
-    F_QUEUE_TOKEN_TICKS,
     FILTERED,
-    G_DRAWN,
-    G_FILTERED,
-    G_FINISHED,
-    G_LIVE_NEXT,
-    G_NEXT,
-    G_NUMBER,
-    G_STARTED,
-    G_TOKENS,
-    G_VERSION,
     GROW_BATCHES,
     GROW_GROUPS,
     GROW_ROLLOUTS,
     GROW_TIMELINE,
-    L_DONE,
-    L_DUE,
-    L_GROUP,
-    L_IDLE_STACK,
-    L_MEMBER,
-    L_PHASE,
-    L_TAIL,
-    M_DECODE_TICKS,
-    M_END_VERSION,
-    M_NOISE,
-    M_NUMBER,
-    M_PUBLICATIONS,
-    M_ROW,
-    M_SLOT,
-    M_START,
-    M_TOKENS,
-    M_TRAINER_VERSION,
-    M_VERSION,
     NEVER,
     NO_ENVIRONMENT,
-    O_END,
-    O_END_VERSION,
-    O_GROUP,
-    O_LAG,
-    O_MEMBER,
-    O_NUMBER,
-    O_OUTCOME,
-    O_READY,
-    O_START,
-    O_TOKENS,
-    O_VERSION,
     OUT_OF_BUDGET,
-    P_BLOCKS_TRAINER,
-    P_CANCEL,
-    P_ENVIRONMENT,
-    P_GROUP_SIZE,
-    P_HORIZON,
-    P_LAW_MINIMUM,
-    P_LEAVES,
-    P_MAX_LAG,
-    P_MAX_QUEUE_GROUPS,
-    P_OVERHEAD_TICKS,
-    P_PREFETCH,
-    P_RECORD_BATCHES,
-    P_RECORD_ROLLOUTS,
-    P_RECORD_TIMELINE,
-    P_SEQUENTIAL,
-    P_SLOT_BITS,
-    P_SLOTS,
-    P_STALE_CHECK,
-    P_STOP_AFTER_UPDATES,
-    P_SYNC_EVERY,
-    P_TRACE_GROUPS,
-    P_UPDATES_PER_BATCH,
-    P_VIRTUAL_CLOCK,
-    P_WARMUP,
-    P_WORK_UNIT,
-    PF_DECODE_RATE,
-    PF_FILTER,
-    PF_PROMPT_SIGMA,
-    PF_ROLLOUT_OVERHEAD,
     QUEUED,
     REACHED,
     RUNNING,
-    S_ADMITTED_GROUPS,
-    S_BACKPRESSURE_TICKS,
-    S_BATCH_ROWS,
-    S_BEGUN,
-    S_CAP_CLOSED,
-    S_CHANNEL,
-    S_CLOCK,
-    S_COST,
-    S_DUE,
-    S_DUE_HEAD,
-    S_ENDED,
-    S_EVENT,
-    S_EVENTS,
-    S_FREE,
-    S_FREED,
-    S_GENERATED_GROUPS,
-    S_GENERATED_ROLLOUTS,
-    S_GENERATED_TOKENS,
-    S_IDLE,
-    S_IDLE_CAUSE,
-    S_IDLE_SLOT_TICKS,
-    S_IN_FLIGHT_TOKENS,
-    S_LAST_UPDATE_TIME,
-    S_MAX_LAG,
-    S_MAX_QUEUE,
-    S_NEEDED,
-    S_NEXT_NUMBER,
-    S_NEXT_ROW,
-    S_NOW,
-    S_PREFETCHED,
-    S_PUBLICATION_TIME,
-    S_PUBLICATIONS,
-    S_PUBLISHED,
-    S_QUEUE_GROUPS,
-    S_QUEUE_OLDEST,
-    S_QUEUE_TOKENS,
-    S_REQUEUED,
-    S_RUNNING,
-    S_SETTLING,
-    S_STARTING,
-    S_STOPPED,
-    S_TIMELINE_ROWS,
-    S_TRAINER_CAUSE,
-    S_TRAINING,
-    S_TRAINING_TIME,
-    S_VERSION,
-    S_WAITING_VERSION,
-    T_CAUSE_BATCH,
-    T_CAUSE_BUSY,
-    T_CAUSE_PUBLICATION,
-    T_CAUSE_RUNNING_GROUPS,
-    T_EVENT,
-    T_IDLE_CAUSE,
-    T_IN_FLIGHT,
-    T_PUBLISHED,
-    T_QUEUE_GROUPS,
-    T_QUEUE_TOKENS,
-    T_RUNNING_GROUPS,
-    T_TIME,
-    T_TRAINER_CAUSE,
-    T_VERSION,
+    SLOTS_BUSY,
+    SLOTS_PUBLICATION,
     TAIL,
     TIMED,
+    TRAINER_BATCH,
+    TRAINER_BUSY,
+    TRAINER_PUBLICATION,
+    TRAINER_RUNNING_GROUPS,
 )
+from .ticks import ticks
 from .trainer import (
     _finish_batch_kernel,
     _take_batch_kernel,
@@ -206,156 +81,74 @@ from .trainer import (
     start_step,
 )
 
-
-@jit(counted=False)
-def _reset_engine_kernel(
-    params,
-    state,
-    sums,
-    time_tree,
-    work_tree,
-    slots,
-    version_work,
-    groups,
-    histograms,
-    slot_ticks,
-    trainer_ticks,
-):
-    """Put a run at time 0: every slot idle, nothing queued. Shapes as in `_advance_engine_kernel`."""
-    state[:] = 0
-    sums[:] = 0.0
-    time_tree[:] = NEVER
-    work_tree[:] = NEVER
-    slots[:] = 0
-    version_work[:] = 0.0
-    groups[:] = 0
-    histograms[:] = 0
-    slot_ticks[:] = 0
-    trainer_ticks[:] = 0
-    state[S_PUBLICATION_TIME] = NEVER
-    state[S_WAITING_VERSION] = -1
-    state[S_TRAINING_TIME] = NEVER
-    state[S_FREED] = -1
-    state[S_MAX_QUEUE] = -1
-    state[S_MAX_LAG] = -1
-    state[S_QUEUE_OLDEST] = 2**62
-    sums[F_ESS_MIN] = math.inf
-    count = params[P_SLOTS]
-    state[S_IDLE] = count
-    for index in range(count):
-        # A stack: the slot freed last is used first, and at time 0 slot 0 is on top.
-        slots[index, L_IDLE_STACK] = count - 1 - index
+ticks_of = jit(inline=True)(ticks)
 
 
 @jit(counted=False)
-def _advance_engine_kernel(
-    params,
-    rates,
-    seed,
-    until,
-    budget,
-    cdf,
-    guide,
-    work_rates,
-    limits,
-    environment_cdf,
-    environment_guide,
-    environment_ticks,
-    trace_tokens,
-    trace_ticks,
-    trace_group_starts,
-    trace_group_of_row,
-    decile_edges,
-    state,
-    sums,
-    time_tree,
-    work_tree,
-    slots,
-    version_work,
-    groups,
-    group_factors,
-    members,
-    member_versions,
-    log_weights,
-    picks,
-    histograms,
-    slot_ticks,
-    trainer_ticks,
-    batch_rows,
-    batch_floats,
-    timeline_rows,
-    rollout_rows,
-):
+def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arrays):
     """Let every event up to `until` happen, at a cost (events and scanned records) of about `budget`.
 
     Parameters
     ----------
-    params : int64[P_COUNT], rates : float64[PF_COUNT]
+    parameters : PARAMETERS[1]
     seed : uint64
     until, budget : int64
         Ticks (the horizon is kept beside it), and the cost after which to come back.
-    cdf : float64[maximum - minimum + 1], guide : int64[…]
-        The length law's table and its guide.
-    work_rates : int64[slots + 1]
-        Units of work that a tick adds to W with so many rollouts decoding.
-    limits : int64[n, LIMIT_COLUMNS]
-    environment_cdf : float64[e], environment_guide : int64[…], environment_ticks : int64[e]
-        The law of the environment's seconds, in ticks.
-    trace_tokens, trace_ticks : int64[r], trace_group_starts : int64[g + 1], trace_group_of_row : int64[r]
-        Rows of a trace of pairs or of groups.
-    decile_edges : int64[9]
-        Quantiles of the length law at 0.1…0.9.
-    state : int64[S_COUNT], sums : float64[F_COUNT]
-    time_tree, work_tree : int64[2 * leaves]
-        Packed keys of rollouts (and, even, re-prefills) that end at a known tick; targets of W.
-    slots : int64[slots, L_COUNT], version_work : float64[slots]
-    groups : int64[g, G_COUNT], group_factors : float64[g]
-    members : int64[g * group_size, M_COUNT], member_versions : float64[g * group_size]
-    log_weights : float64[g * group_size], picks : int64[g]
-        Scratch.
-    histograms : int64[H_COUNT, 65], slot_ticks : int64[C_FIRST_LIMIT + n], trainer_ticks : int64[4]
-    batch_rows : int64[b, B_COUNT], batch_floats : float64[b, BF_COUNT], timeline_rows : int64[t, T_COUNT],
-    rollout_rows : int64[n, O_COUNT]
-        Recorded rows, written only where the parameters ask for them.
+    tables : Tables
+    draws : MemberDraws
+        Of this seed's first rollouts, shared by all configurations of its length law; filled on demand.
+    arrays : GeneralArrays
+        Recorded rows are written only where the parameters ask for them.
 
     Returns
     -------
     int64
         REACHED, OUT_OF_BUDGET, or GROW_…: which array to make larger before the next call.
     """
-    warmup = params[P_WARMUP]
-    slot_count = params[P_SLOTS]
-    leaves = params[P_LEAVES]
-    slot_bits = params[P_SLOT_BITS]
-    size = params[P_GROUP_SIZE]
-    sequential = params[P_SEQUENTIAL] == 1
-    virtual = params[P_VIRTUAL_CLOCK] == 1
-    record_timeline = params[P_RECORD_TIMELINE] == 1
-    record_rollouts = params[P_RECORD_ROLLOUTS] == 1
+    parameters = parameters[0]
+    state = arrays.state[0]
+    time_tree = arrays.time_tree
+    work_tree = arrays.work_tree
+    slots = arrays.slots
+    groups = arrays.groups
+    members = arrays.members
+    slot_ticks = arrays.slot_ticks
+    trainer_ticks = arrays.trainer_ticks
+    rollout_rows = arrays.rollout_rows
+    work_rates = tables.work_rates
+    warmup = parameters.warmup
+    slot_count = parameters.slots
+    leaves = parameters.leaves
+    slot_bits = parameters.slot_bits
+    size = parameters.group_size
+    sequential = parameters.sequential == 1
+    virtual = parameters.virtual_clock == 1
+    record_timeline = parameters.record_timeline == 1
+    record_rollouts = parameters.record_rollouts == 1
     plain = (
-        params[P_TRACE_GROUPS] == 0
-        and params[P_ENVIRONMENT] == NO_ENVIRONMENT
-        and rates[PF_PROMPT_SIGMA] == 0.0
-        and rates[PF_FILTER] == 0.0
+        parameters.trace_groups == 0
+        and parameters.environment == NO_ENVIRONMENT
+        and parameters.prompt_sigma == 0.0
+        and parameters.filter == 0.0
     )
-    last_time = min(until, params[P_HORIZON])
-    if state[S_ENDED] == 1:
+    last_time = min(until, parameters.horizon)
+    if state.ended == 1:
         return REACHED
-    last_cost = state[S_COST] + budget
+    last_cost = state.cost + budget
 
     while True:
-        if state[S_SETTLING] == 0:
+        if state.settling == 0:
             # --- room for what one event may record ---------------------------------------------------
-            if params[P_RECORD_BATCHES] == 1 and state[S_BATCH_ROWS] == batch_rows.shape[0]:
+            if parameters.record_batches == 1 and state.batch_rows == arrays.batch_rows.shape[0]:
                 return GROW_BATCHES
-            if record_timeline and state[S_TIMELINE_ROWS] == timeline_rows.shape[0]:
+            if record_timeline and state.timeline_rows == arrays.timeline_rows.shape[0]:
                 return GROW_TIMELINE
-            if record_rollouts and state[S_NEXT_ROW] + slot_count > rollout_rows.shape[0]:
+            if record_rollouts and state.next_row + slot_count > rollout_rows.shape[0]:
                 return GROW_ROLLOUTS
             event = np.int64(EVENT_START)
-            state[S_FREED] = -1
-            if state[S_BEGUN] == 0:
-                state[S_BEGUN] = 1
+            state.freed = -1
+            if state.begun == 0:
+                state.begun = 1
             else:
                 # --- the next moment at which anything happens ----------------------------------------
                 root = time_tree[1]
@@ -364,53 +157,51 @@ def _advance_engine_kernel(
                 if root < NEVER:
                     slot_time = root >> (slot_bits + 1)
                     is_quiet = (root >> slot_bits) & 1 == 0
-                time = min(state[S_PUBLICATION_TIME], slot_time)
+                time = min(state.publication_time, slot_time)
                 if virtual:
-                    training_time = next_training_time(params, state)
+                    training_time = next_training_time(parameters, state)
                     decode_time = next_decode_time(state, work_rates, work_tree)
                     time = min(min(time, decode_time), training_time)
-                    if state[S_DUE] > 0:
-                        time = state[S_CLOCK]
+                    if state.due > 0:
+                        time = state.clock
                 else:
-                    training_time = state[S_TRAINING_TIME]
+                    training_time = state.training_time
                     decode_time = np.int64(NEVER)
                     time = min(time, training_time)
                 if time > last_time:
                     return REACHED
-                if state[S_COST] >= last_cost:
+                if state.cost >= last_cost:
                     return OUT_OF_BUDGET
-                state[S_COST] += 1
+                state.cost += 1
 
                 # --- what time alone brings about: ends of decode, ends of re-prefill -------------------
                 if virtual:
-                    bring_clock(params, state, work_rates, time)
+                    bring_clock(parameters, state, work_rates, time)
                     if decode_time == time or (is_quiet and slot_time == time):
-                        _pass_time_kernel(
-                            params, state, slots, version_work, members, time_tree, work_tree, time
-                        )
+                        _pass_time_kernel(parameters, state, arrays, time)
                         continue
 
                 # --- time integrals over the measured part of (now, time] ------------------------------
-                now = state[S_NOW]
+                now = state.now
                 measured = time > warmup
                 if measured:
                     span = time - max(now, warmup)
-                    if state[S_MAX_QUEUE] < 0:
-                        state[S_MAX_QUEUE] = state[S_QUEUE_TOKENS]
-                    sums[F_QUEUE_TOKEN_TICKS] += np.float64(state[S_QUEUE_TOKENS]) * np.float64(span)
-                    idle_ticks = state[S_IDLE] * span
-                    state[S_IDLE_SLOT_TICKS] += idle_ticks
-                    slot_ticks[state[S_IDLE_CAUSE]] += idle_ticks
-                    slot_ticks[C_BUSY] += (slot_count - state[S_IDLE]) * span
-                    trainer_ticks[state[S_TRAINER_CAUSE]] += span
-                    if state[S_IDLE] > 0 and state[S_CAP_CLOSED] == 1:
-                        state[S_BACKPRESSURE_TICKS] += span
+                    if state.max_queue < 0:
+                        state.max_queue = state.queue_tokens
+                    state.queue_token_ticks += np.float64(state.queue_tokens) * np.float64(span)
+                    idle_ticks = state.idle * span
+                    state.idle_slot_ticks += idle_ticks
+                    slot_ticks[state.idle_cause] += idle_ticks
+                    slot_ticks[SLOTS_BUSY] += (slot_count - state.idle) * span
+                    trainer_ticks[state.trainer_cause] += span
+                    if state.idle > 0 and state.cap_closed == 1:
+                        state.backpressure_ticks += span
                 now = time
-                state[S_NOW] = time
-                state[S_EVENTS] += 1
+                state.now = time
+                state.events += 1
                 channel_may_move = False
 
-                if state[S_PUBLICATION_TIME] == time:
+                if state.publication_time == time:
                     # --- a publication completes --------------------------------------------------------
                     event = np.int64(EVENT_PUBLICATION)
                     channel_may_move = True
@@ -418,318 +209,246 @@ def _advance_engine_kernel(
                 elif training_time == time:
                     # --- a training step completes ------------------------------------------------------
                     event = np.int64(EVENT_UPDATE)
-                    _finish_batch_kernel(
-                        params,
-                        rates,
-                        state,
-                        sums,
-                        groups,
-                        members,
-                        member_versions,
-                        log_weights,
-                        histograms,
-                        decile_edges,
-                        batch_rows,
-                        batch_floats,
-                        rollout_rows,
-                        measured,
-                    )
-                    state[S_LAST_UPDATE_TIME] = time
-                    version = state[S_VERSION]
-                    sync_every = params[P_SYNC_EVERY]
-                    if version // sync_every > (version - params[P_UPDATES_PER_BATCH]) // sync_every:
-                        state[S_WAITING_VERSION] = version
-                    if params[P_STALE_CHECK] == AT_UPDATE and (
-                        state[S_QUEUE_OLDEST] < version - params[P_MAX_LAG]
+                    _finish_batch_kernel(parameters, state, tables, arrays, measured)
+                    state.last_update_time = time
+                    version = state.version
+                    sync_every = parameters.sync_every
+                    if version // sync_every > (version - parameters.updates_per_batch) // sync_every:
+                        state.waiting_version = version
+                    if parameters.stale_check == AT_UPDATE and (
+                        state.queue_oldest < version - parameters.max_lag
                     ):
-                        _drop_stale_kernel(
-                            params,
-                            state,
-                            groups,
-                            members,
-                            histograms,
-                            decile_edges,
-                            rollout_rows,
-                            measured,
-                        )
-                    if params[P_CANCEL] == 1:
-                        _cancel_running_kernel(
-                            params,
-                            state,
-                            slots,
-                            groups,
-                            members,
-                            histograms,
-                            decile_edges,
-                            time_tree,
-                            work_tree,
-                            rollout_rows,
-                            measured,
-                        )
-                    stop = params[P_STOP_AFTER_UPDATES]
+                        _drop_stale_kernel(parameters, state, tables, arrays, measured)
+                    if parameters.cancel == 1:
+                        _cancel_running_kernel(parameters, state, tables, arrays, measured)
+                    stop = parameters.stop_after_updates
                     if stop > 0 and version >= stop:
-                        state[S_ENDED] = 1
+                        state.ended = 1
                     channel_may_move = True
 
                 else:
                     # --- a rollout completes ------------------------------------------------------------
                     event = np.int64(EVENT_ROLLOUT)
-                    if state[S_DUE] > 0:
-                        slot = slots[state[S_DUE_HEAD], L_DUE]
-                        while slots[slot, L_PHASE] != DUE:  # cancelled in this very tick
-                            state[S_DUE_HEAD] += 1
-                            slot = slots[state[S_DUE_HEAD], L_DUE]
-                        state[S_DUE_HEAD] += 1
-                        state[S_DUE] -= 1
+                    if state.due > 0:
+                        slot = slots[state.due_head].due
+                        while slots[slot].phase != DUE:  # cancelled in this very tick
+                            state.due_head += 1
+                            slot = slots[state.due_head].due
+                        state.due_head += 1
+                        state.due -= 1
                     else:
                         slot = root & (leaves - 1)
-                        state[S_FREED] = slot
-                    record = slots[slot, L_GROUP]
-                    member = record * size + slots[slot, L_MEMBER]
-                    tokens = members[member, M_TOKENS]
-                    slots[slot, L_PHASE] = EMPTY
-                    slots[state[S_IDLE], L_IDLE_STACK] = slot
-                    state[S_IDLE] += 1
-                    state[S_IN_FLIGHT_TOKENS] -= tokens
-                    members[member, M_SLOT] = COMPLETED
+                        state.freed = slot
+                    record = slots[slot].group
+                    member = record * size + slots[slot].member
+                    tokens = members[member].tokens
+                    slots[slot].phase = EMPTY
+                    slots[state.idle].idle_stack = slot
+                    state.idle += 1
+                    state.in_flight_tokens -= tokens
+                    members[member].slot = COMPLETED
                     if virtual:
-                        work = slots[slot, L_DONE]
-                        member_versions[member] = version_work[slot] / np.float64(work) if work > 0 else 0.0
-                    groups[record, G_TOKENS] += tokens
-                    groups[record, G_FINISHED] += 1
+                        work = slots[slot].done
+                        members[member].newer_versions = (
+                            slots[slot].version_work / np.float64(work) if work > 0 else 0.0
+                        )
+                    groups[record].tokens += tokens
+                    groups[record].finished += 1
                     if measured:
-                        state[S_GENERATED_TOKENS] += tokens
-                        state[S_GENERATED_ROLLOUTS] += 1
+                        state.generated_tokens += tokens
+                        state.generated_rollouts += 1
                     if record_rollouts:
-                        row = members[member, M_ROW]
-                        rollout_rows[row, O_END] = time
-                        rollout_rows[row, O_END_VERSION] = members[member, M_END_VERSION]
-                        rollout_rows[row, O_OUTCOME] = COMPLETED_MEMBER
+                        row = members[member].row
+                        rollout_rows[row].end = time
+                        rollout_rows[row].end_version = members[member].end_version
+                        rollout_rows[row].outcome = COMPLETED_MEMBER
 
-                    if groups[record, G_FINISHED] == size:
+                    if groups[record].finished == size:
                         # The group is ready: filtered, too old, or the newest of the queue.
-                        state[S_RUNNING] -= 1
+                        state.running -= 1
                         if measured:
-                            state[S_GENERATED_GROUPS] += 1
+                            state.generated_groups += 1
                         if record_rollouts:
                             for other in range(record * size, (record + 1) * size):
-                                rollout_rows[members[other, M_ROW], O_READY] = time
-                                rollout_rows[members[other, M_ROW], O_OUTCOME] = QUEUED
+                                rollout_rows[members[other].row].ready = time
+                                rollout_rows[members[other].row].outcome = QUEUED
                         reason = np.int64(QUEUED)
-                        if groups[record, G_FILTERED] == 1:
+                        if groups[record].filtered == 1:
                             reason = np.int64(FILTERED)
-                        elif params[P_STALE_CHECK] == AT_UPDATE and (
-                            state[S_VERSION] - groups[record, G_VERSION] > params[P_MAX_LAG]
+                        elif parameters.stale_check == AT_UPDATE and (
+                            state.version - groups[record].version > parameters.max_lag
                         ):
                             reason = np.int64(DISCARDED)
                         else:
-                            join_queue(params, state, groups, record)
-                            limit = params[P_MAX_QUEUE_GROUPS]
-                            if limit > 0 and state[S_QUEUE_GROUPS] > limit:
-                                record = groups[0, G_NEXT]  # in the queue for longest
+                            join_queue(parameters, state, groups, record)
+                            limit = parameters.max_queue_groups
+                            if limit > 0 and state.queue_groups > limit:
+                                record = groups[0].next  # in the queue for longest
                                 reason = np.int64(EVICTED)
                         if reason != QUEUED:
-                            _drop_group_kernel(
-                                params,
-                                state,
-                                groups,
-                                members,
-                                histograms,
-                                decile_edges,
-                                rollout_rows,
-                                record,
-                                reason,
-                                measured,
-                            )
+                            _drop_group_kernel(parameters, state, tables, arrays, record, reason, measured)
                         if measured:
-                            state[S_MAX_QUEUE] = max(state[S_MAX_QUEUE], state[S_QUEUE_TOKENS])
-                        channel_may_move = state[S_CHANNEL] == CHANNEL_DRAINING
+                            state.max_queue = max(state.max_queue, state.queue_tokens)
+                        channel_may_move = state.channel == CHANNEL_DRAINING
 
                 # --- the publication channel, as far as it can go in this tick ---------------------------
-                if channel_may_move and (state[S_WAITING_VERSION] >= 0 or state[S_CHANNEL] != CHANNEL_FREE):
-                    _channel_kernel(
-                        params,
-                        rates,
-                        state,
-                        slots,
-                        version_work,
-                        members,
-                        time_tree,
-                        work_tree,
-                        measured,
-                    )
-            state[S_EVENT] = event
+                if channel_may_move and (state.waiting_version >= 0 or state.channel != CHANNEL_FREE):
+                    _channel_kernel(parameters, state, arrays, measured)
+            state.event = event
 
             # --- settle, first half: the trainer may start, and pop ahead while it trains ---------------
             while True:
-                training = state[S_TRAINING] == 1
+                training = state.training == 1
                 if training:
-                    if state[S_PREFETCHED] >= params[P_PREFETCH]:
+                    if state.prefetched >= parameters.prefetch:
                         break
                 else:
-                    if params[P_BLOCKS_TRAINER] == 1 and state[S_CHANNEL] != CHANNEL_FREE:
+                    if parameters.blocks_trainer == 1 and state.channel != CHANNEL_FREE:
                         break
-                    if state[S_PREFETCHED] > 0:
-                        start_step(params, rates, state, groups)
+                    if state.prefetched > 0:
+                        start_step(parameters, state, groups)
                         continue
-                if not finds_enough(params, state):
+                if not finds_enough(parameters, state):
                     break
-                if params[P_STALE_CHECK] == AT_DEQUEUE and (
-                    state[S_QUEUE_OLDEST] < state[S_VERSION] - params[P_MAX_LAG]
+                if parameters.stale_check == AT_DEQUEUE and (
+                    state.queue_oldest < state.version - parameters.max_lag
                 ):
-                    _drop_stale_kernel(
-                        params,
-                        state,
-                        groups,
-                        members,
-                        histograms,
-                        decile_edges,
-                        rollout_rows,
-                        state[S_NOW] > warmup,
-                    )
-                    if not finds_enough(params, state):
+                    _drop_stale_kernel(parameters, state, tables, arrays, state.now > warmup)
+                    if not finds_enough(parameters, state):
                         break
-                _take_batch_kernel(params, state, seed, groups, members, picks, rollout_rows)
+                _take_batch_kernel(parameters, state, seed, arrays)
 
         # --- settle, second half: slots may start --------------------------------------------------------
-        state[S_SETTLING] = 1
-        now = state[S_NOW]
-        while state[S_IDLE] > 0:
-            if state[S_STOPPED] == 1:
-                state[S_IDLE_CAUSE] = C_PUBLICATION
+        state.settling = 1
+        now = state.now
+        while state.idle > 0:
+            if state.stopped == 1:
+                state.idle_cause = SLOTS_PUBLICATION
                 break
-            record = state[S_STARTING]
+            record = state.starting
             if record == 0:
-                cause = _closed_gate_kernel(params, state, limits)
+                cause = _closed_gate_kernel(parameters, state, tables.limits)
                 if cause >= 0:
-                    state[S_IDLE_CAUSE] = cause
+                    state.idle_cause = cause
                     break
-                needed = next_admission(params, state)
-                if state[S_FREE] + state[S_REQUEUED] < needed:
-                    state[S_NEEDED] = needed
+                needed = next_admission(parameters, state)
+                if state.free + state.requeued < needed:
+                    state.needed = needed
                     return GROW_GROUPS
                 for _ in range(needed):
-                    admit_group(params, state, groups, members)
+                    admit_group(parameters, state, groups, members)
                 if now > warmup:
-                    state[S_ADMITTED_GROUPS] += needed
-                record = state[S_STARTING]
+                    state.admitted_groups += needed
+                record = state.starting
 
             # The next member of the group starts in the slot freed last.
-            position = groups[record, G_STARTED]
+            position = groups[record].started
             member = record * size + position
-            if position < groups[record, G_DRAWN]:
-                number = members[member, M_NUMBER]
+            if position < groups[record].drawn:
+                number = members[member].number
             else:
-                number = state[S_NEXT_NUMBER]
-                state[S_NEXT_NUMBER] += 1
-                members[member, M_NUMBER] = number
+                number = state.next_number
+                state.next_number += 1
+                members[member].number = number
             environment = np.int64(0)
             if plain:
-                w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
-                noise = noise_bits(w1)
-                tokens = sample_length(uniform_from_word(w0), params[P_LAW_MINIMUM], cdf, guide)
+                if draw_ahead(parameters, seed, number, tables, draws):
+                    noise = noise_bits(draws.words[number, 1])
+                    tokens = draws.tokens[number]
+                else:
+                    w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
+                    noise = noise_bits(w1)
+                    tokens = sample_length(
+                        uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide
+                    )
             else:
                 tokens, environment, noise = _draw_member_kernel(
-                    params,
-                    rates,
-                    seed,
-                    number,
-                    cdf,
-                    guide,
-                    environment_cdf,
-                    environment_guide,
-                    environment_ticks,
-                    trace_tokens,
-                    trace_ticks,
-                    trace_group_starts,
-                    trace_group_of_row,
-                    groups,
-                    group_factors,
-                    record,
-                    position,
+                    parameters, seed, number, tables, draws, groups, record, position
                 )
-            if position == 0 or state[S_PUBLISHED] < groups[record, G_VERSION]:
-                groups[record, G_VERSION] = state[S_PUBLISHED]
+            if position == 0 or state.published < groups[record].version:
+                groups[record].version = state.published
 
             total = max(
-                np.int64(1), ticks_of(rates[PF_ROLLOUT_OVERHEAD] + np.float64(tokens) / rates[PF_DECODE_RATE])
+                np.int64(1),
+                ticks_of(parameters.rollout_overhead + np.float64(tokens) / parameters.decode_rate),
             )
-            overhead = min(total, params[P_OVERHEAD_TICKS])
-            state[S_IDLE] -= 1
-            slot = slots[state[S_IDLE], L_IDLE_STACK]
-            state[S_IN_FLIGHT_TOKENS] += tokens
-            slots[slot, L_GROUP] = record
-            slots[slot, L_MEMBER] = position
-            members[member, M_NOISE] = noise
-            members[member, M_TOKENS] = tokens
-            members[member, M_VERSION] = state[S_PUBLISHED]
-            members[member, M_TRAINER_VERSION] = state[S_VERSION]
-            members[member, M_PUBLICATIONS] = state[S_PUBLICATIONS]
-            members[member, M_START] = now
-            members[member, M_END_VERSION] = state[S_PUBLISHED]
-            members[member, M_SLOT] = slot
-            members[member, M_DECODE_TICKS] = total - overhead
-            member_versions[member] = 0.0
+            overhead = min(total, parameters.overhead_ticks)
+            state.idle -= 1
+            slot = slots[state.idle].idle_stack
+            state.in_flight_tokens += tokens
+            slots[slot].group = record
+            slots[slot].member = position
+            members[member].noise = noise
+            members[member].tokens = tokens
+            members[member].version = state.published
+            members[member].trainer_version = state.version
+            members[member].publications = state.publications
+            members[member].start = now
+            members[member].end_version = state.published
+            members[member].slot = slot
+            members[member].decode_ticks = total - overhead
+            members[member].newer_versions = 0.0
             if virtual and total > overhead:
-                slots[slot, L_DONE] = 0
-                slots[slot, L_TAIL] = overhead + environment
-                version_work[slot] = 0.0
+                slots[slot].done = 0
+                slots[slot].tail = overhead + environment
+                slots[slot].version_work = 0.0
                 put_on_clock(
-                    state, slots, work_tree, leaves, slot, work_of(total - overhead, params[P_WORK_UNIT])
+                    state, slots, work_tree, leaves, slot, work_of(total - overhead, parameters.work_unit)
                 )
             else:
-                slots[slot, L_PHASE] = TAIL if virtual else TIMED
-                slots[slot, L_DONE] = 0
+                slots[slot].phase = TAIL if virtual else TIMED
+                slots[slot].done = 0
                 end = now + total + environment
-                set_key(time_tree, leaves, slot, event_key(params, end, slot))
-                if slot == state[S_FREED]:
-                    state[S_FREED] = -1
+                set_key(time_tree, leaves, slot, event_key(parameters, end, slot))
+                if slot == state.freed:
+                    state.freed = -1
             if record_rollouts:
-                row = state[S_NEXT_ROW]
-                state[S_NEXT_ROW] += 1
-                members[member, M_ROW] = row
-                rollout_rows[row, O_NUMBER] = number
-                rollout_rows[row, O_TOKENS] = tokens
-                rollout_rows[row, O_VERSION] = state[S_PUBLISHED]
-                rollout_rows[row, O_START] = now
-                rollout_rows[row, O_END] = -1
-                rollout_rows[row, O_LAG] = -1
-                rollout_rows[row, O_OUTCOME] = RUNNING
-                rollout_rows[row, O_GROUP] = groups[record, G_NUMBER]
-                rollout_rows[row, O_MEMBER] = position
-                rollout_rows[row, O_END_VERSION] = -1
-                rollout_rows[row, O_READY] = -1
-            groups[record, G_STARTED] = position + 1
+                row = state.next_row
+                state.next_row += 1
+                members[member].row = row
+                rollout_rows[row].number = number
+                rollout_rows[row].tokens = tokens
+                rollout_rows[row].version = state.published
+                rollout_rows[row].start = now
+                rollout_rows[row].end = -1
+                rollout_rows[row].lag = -1
+                rollout_rows[row].outcome = RUNNING
+                rollout_rows[row].group = groups[record].number
+                rollout_rows[row].member = position
+                rollout_rows[row].end_version = -1
+                rollout_rows[row].ready = -1
+            groups[record].started = position + 1
             if position + 1 == size:
-                state[S_STARTING] = groups[record, G_LIVE_NEXT]
-        state[S_SETTLING] = 0
-        if state[S_FREED] >= 0:
-            set_key(time_tree, leaves, state[S_FREED], np.int64(NEVER))
+                state.starting = groups[record].live_next
+        state.settling = 0
+        if state.freed >= 0:
+            set_key(time_tree, leaves, state.freed, np.int64(NEVER))
 
         # --- what holds until the next event -------------------------------------------------------------
-        state[S_CAP_CLOSED] = 0
-        if state[S_IDLE] > 0 and cap_closes(params, state, next_admission(params, state)):
-            state[S_CAP_CLOSED] = 1
-        if state[S_TRAINING] == 1:
-            state[S_TRAINER_CAUSE] = T_CAUSE_BUSY
-        elif state[S_CHANNEL] != CHANNEL_FREE and (params[P_BLOCKS_TRAINER] == 1 or sequential):
-            state[S_TRAINER_CAUSE] = T_CAUSE_PUBLICATION
-        elif holds_enough(params, state):
-            state[S_TRAINER_CAUSE] = T_CAUSE_RUNNING_GROUPS
+        state.cap_closed = 0
+        if state.idle > 0 and cap_closes(parameters, state, next_admission(parameters, state)):
+            state.cap_closed = 1
+        if state.training == 1:
+            state.trainer_cause = TRAINER_BUSY
+        elif state.channel != CHANNEL_FREE and (parameters.blocks_trainer == 1 or sequential):
+            state.trainer_cause = TRAINER_PUBLICATION
+        elif holds_enough(parameters, state):
+            state.trainer_cause = TRAINER_RUNNING_GROUPS
         else:
-            state[S_TRAINER_CAUSE] = T_CAUSE_BATCH
+            state.trainer_cause = TRAINER_BATCH
         if record_timeline:
-            row = state[S_TIMELINE_ROWS]
-            timeline_rows[row, T_TIME] = now
-            timeline_rows[row, T_QUEUE_TOKENS] = state[S_QUEUE_TOKENS]
-            timeline_rows[row, T_IN_FLIGHT] = slot_count - state[S_IDLE]
-            timeline_rows[row, T_VERSION] = state[S_VERSION]
-            timeline_rows[row, T_PUBLISHED] = state[S_PUBLISHED]
-            timeline_rows[row, T_EVENT] = state[S_EVENT]
-            timeline_rows[row, T_QUEUE_GROUPS] = state[S_QUEUE_GROUPS]
-            timeline_rows[row, T_RUNNING_GROUPS] = state[S_RUNNING]
-            timeline_rows[row, T_IDLE_CAUSE] = state[S_IDLE_CAUSE] if state[S_IDLE] > 0 else C_BUSY
-            timeline_rows[row, T_TRAINER_CAUSE] = state[S_TRAINER_CAUSE]
-            state[S_TIMELINE_ROWS] = row + 1
-        if state[S_ENDED] == 1:
+            timeline_rows = arrays.timeline_rows
+            row = state.timeline_rows
+            timeline_rows[row].time = now
+            timeline_rows[row].queue_tokens = state.queue_tokens
+            timeline_rows[row].in_flight = slot_count - state.idle
+            timeline_rows[row].version = state.version
+            timeline_rows[row].published = state.published
+            timeline_rows[row].event = state.event
+            timeline_rows[row].queue_groups = state.queue_groups
+            timeline_rows[row].running_groups = state.running
+            timeline_rows[row].idle_cause = state.idle_cause if state.idle > 0 else SLOTS_BUSY
+            timeline_rows[row].trainer_cause = state.trainer_cause
+            state.timeline_rows = row + 1
+        if state.ended == 1:
             return REACHED

@@ -1,4 +1,4 @@
-"""Lists of groups in the general engine: queued, live, requeued, popped, and unused records.
+"""Lists of groups in the general loop: queued, live, requeued, popped, and unused records.
 
 All lists are chained through the groups' records; record 0 is the end mark. The queue stands in the order of
 arrival; for the orders by version, its groups stand in a second list as the trainer takes them. Live groups,
@@ -11,77 +11,24 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from .state import (
+from .records import (
     DISCARDED,
     FILTERED,
     FRESHEST,
-    G_ADMISSION,
-    G_DRAWN,
-    G_FILTERED,
-    G_FINISHED,
-    G_IN_FRONT,
-    G_LIVE_NEXT,
-    G_LIVE_PREVIOUS,
-    G_NEXT,
-    G_NUMBER,
-    G_PREVIOUS,
-    G_QUEUED,
-    G_RANK_NEXT,
-    G_RANK_PREVIOUS,
-    G_REQUEUED,
-    G_RUNNING,
-    G_STARTED,
-    G_STATE,
-    G_TOKENS,
-    G_UNUSED,
-    G_VERSION,
+    GROUP_QUEUED,
+    GROUP_REQUEUED,
+    GROUP_RUNNING,
+    GROUP_UNUSED,
     H_DROPPED_DECILES,
-    M_ROW,
-    M_SLOT,
-    M_TOKENS,
     NOT_STARTED,
-    O_OUTCOME,
     OLDEST_VERSION,
-    P_GROUP_SIZE,
-    P_MAX_LAG,
-    P_ORDER,
-    P_RECORD_ROLLOUTS,
-    P_REDRAW,
-    P_REQUEUE,
-    S_COST,
-    S_DISCARDED_GROUPS,
-    S_DISCARDED_TOKENS,
-    S_EVICTED_GROUPS,
-    S_EVICTED_TOKENS,
-    S_FILTERED_GROUPS,
-    S_FILTERED_TOKENS,
-    S_FREE,
-    S_FREE_HEAD,
-    S_FRONT,
-    S_FRONT_COUNT,
-    S_LEFT_ROLLOUTS,
-    S_LEFT_TOKENS,
-    S_NEXT_ADMISSION,
-    S_NEXT_GROUP,
-    S_PLACES,
-    S_QUEUE_GROUPS,
-    S_QUEUE_OLDEST,
-    S_QUEUE_TOKENS,
-    S_REQUEUE_HEAD,
-    S_REQUEUE_TAIL,
-    S_REQUEUED,
-    S_REQUEUED_GROUPS,
-    S_RUNNING,
-    S_STARTED,
-    S_STARTING,
-    S_VERSION,
     STARTED,
 )
 
 
 @jit(inline=True, counted=False)
 def decile_of(tokens, decile_edges):
-    """Give the decile (0…9) of a length, by the law's quantiles int64[9] at 0.1…0.9."""
+    """Return the decile (0…9) of a length, by the law's quantiles int64[9] at 0.1…0.9."""
     decile = 0
     for edge in range(9):
         if tokens > decile_edges[edge]:
@@ -92,226 +39,219 @@ def decile_of(tokens, decile_edges):
 @jit(counted=False)
 def _advance_front_kernel(state, groups):
     """Move the front past groups that are queued."""
-    front = state[S_FRONT]
-    while front != 0 and groups[front, G_STATE] == G_QUEUED:
-        groups[front, G_IN_FRONT] = 1
-        state[S_FRONT_COUNT] += 1
-        front = groups[front, G_LIVE_NEXT]
-    state[S_FRONT] = front
+    front = state.front
+    while front != 0 and groups[front].state == GROUP_QUEUED:
+        groups[front].in_front = 1
+        state.front_count += 1
+        front = groups[front].live_next
+    state.front = front
 
 
 @jit(inline=True, counted=False)
-def leave_live(params, state, groups, record):
+def leave_live(parameters, state, groups, record):
     """Take a group out of the live ones."""
-    before = groups[record, G_LIVE_PREVIOUS]
-    after = groups[record, G_LIVE_NEXT]
-    groups[before, G_LIVE_NEXT] = after
-    groups[after, G_LIVE_PREVIOUS] = before
-    if params[P_ORDER] == STARTED:
-        if groups[record, G_IN_FRONT] == 1:
-            state[S_FRONT_COUNT] -= 1
-            groups[record, G_IN_FRONT] = 0
-        elif state[S_FRONT] == record:
-            state[S_FRONT] = after
+    before = groups[record].live_previous
+    after = groups[record].live_next
+    groups[before].live_next = after
+    groups[after].live_previous = before
+    if parameters.order == STARTED:
+        if groups[record].in_front == 1:
+            state.front_count -= 1
+            groups[record].in_front = 0
+        elif state.front == record:
+            state.front = after
             _advance_front_kernel(state, groups)
 
 
 @jit(inline=True, counted=False)
-def is_ranked(params):
+def is_ranked(parameters):
     """Say whether the trainer takes groups by their version."""
-    return params[P_ORDER] == OLDEST_VERSION or params[P_ORDER] == FRESHEST
+    return parameters.order == OLDEST_VERSION or parameters.order == FRESHEST
 
 
 @jit(inline=True, counted=False)
-def leave_queue(params, state, groups, record):
+def leave_queue(parameters, state, groups, record):
     """Take a group out of the queue."""
-    before = groups[record, G_PREVIOUS]
-    after = groups[record, G_NEXT]
-    groups[before, G_NEXT] = after
-    groups[after, G_PREVIOUS] = before
-    if is_ranked(params):
-        before = groups[record, G_RANK_PREVIOUS]
-        after = groups[record, G_RANK_NEXT]
-        groups[before, G_RANK_NEXT] = after
-        groups[after, G_RANK_PREVIOUS] = before
-    state[S_QUEUE_TOKENS] -= groups[record, G_TOKENS]
-    state[S_QUEUE_GROUPS] -= 1
+    before = groups[record].previous
+    after = groups[record].next
+    groups[before].next = after
+    groups[after].previous = before
+    if is_ranked(parameters):
+        before = groups[record].rank_previous
+        after = groups[record].rank_next
+        groups[before].rank_next = after
+        groups[after].rank_previous = before
+    state.queue_tokens -= groups[record].tokens
+    state.queue_groups -= 1
 
 
 @jit(counted=False)
-def _rank_kernel(params, state, groups, record):
+def _rank_kernel(parameters, state, groups, record):
     """Put a group at its place by version among the queued, behind those of the same version."""
-    version = groups[record, G_VERSION]
-    if params[P_ORDER] == OLDEST_VERSION:
-        before = groups[0, G_RANK_PREVIOUS]
-        while before != 0 and groups[before, G_VERSION] > version:
-            before = groups[before, G_RANK_PREVIOUS]
-            state[S_COST] += 1
-        after = groups[before, G_RANK_NEXT]
+    version = groups[record].version
+    if parameters.order == OLDEST_VERSION:
+        before = groups[0].rank_previous
+        while before != 0 and groups[before].version > version:
+            before = groups[before].rank_previous
+            state.cost += 1
+        after = groups[before].rank_next
     else:
-        after = groups[0, G_RANK_NEXT]
-        while after != 0 and groups[after, G_VERSION] >= version:
-            after = groups[after, G_RANK_NEXT]
-            state[S_COST] += 1
-        before = groups[after, G_RANK_PREVIOUS]
-    groups[record, G_RANK_NEXT] = after
-    groups[record, G_RANK_PREVIOUS] = before
-    groups[before, G_RANK_NEXT] = record
-    groups[after, G_RANK_PREVIOUS] = record
+        after = groups[0].rank_next
+        while after != 0 and groups[after].version >= version:
+            after = groups[after].rank_next
+            state.cost += 1
+        before = groups[after].rank_previous
+    groups[record].rank_next = after
+    groups[record].rank_previous = before
+    groups[before].rank_next = record
+    groups[after].rank_previous = record
 
 
 @jit(inline=True, counted=False)
-def join_queue(params, state, groups, record):
+def join_queue(parameters, state, groups, record):
     """Put a ready group at the end of the queue."""
-    last = groups[0, G_PREVIOUS]
-    groups[record, G_NEXT] = 0
-    groups[record, G_PREVIOUS] = last
-    groups[last, G_NEXT] = record
-    groups[0, G_PREVIOUS] = record
-    groups[record, G_STATE] = G_QUEUED
-    state[S_QUEUE_TOKENS] += groups[record, G_TOKENS]
-    state[S_QUEUE_GROUPS] += 1
-    state[S_QUEUE_OLDEST] = min(state[S_QUEUE_OLDEST], groups[record, G_VERSION])
-    if is_ranked(params):
-        _rank_kernel(params, state, groups, record)
-    if params[P_ORDER] == STARTED and state[S_FRONT] == record:
+    last = groups[0].previous
+    groups[record].next = 0
+    groups[record].previous = last
+    groups[last].next = record
+    groups[0].previous = record
+    groups[record].state = GROUP_QUEUED
+    state.queue_tokens += groups[record].tokens
+    state.queue_groups += 1
+    state.queue_oldest = min(state.queue_oldest, groups[record].version)
+    if is_ranked(parameters):
+        _rank_kernel(parameters, state, groups, record)
+    if parameters.order == STARTED and state.front == record:
         _advance_front_kernel(state, groups)
 
 
 @jit(inline=True, counted=False)
 def free_record(state, groups, record):
-    """Give a record back."""
-    groups[record, G_STATE] = G_UNUSED
-    groups[record, G_NEXT] = state[S_FREE_HEAD]
-    state[S_FREE_HEAD] = record
-    state[S_FREE] += 1
+    """Return a record back."""
+    groups[record].state = GROUP_UNUSED
+    groups[record].next = state.free_head
+    state.free_head = record
+    state.free += 1
 
 
 @jit(inline=True, counted=False)
-def admit_group(params, state, groups, members):
+def admit_group(parameters, state, groups, members):
     """Admit one group: one that waits to run again, else a fresh prompt. There is an unused record."""
-    record = state[S_REQUEUE_HEAD]
+    record = state.requeue_head
     if record != 0:
-        state[S_REQUEUE_HEAD] = groups[record, G_NEXT]
-        if state[S_REQUEUE_HEAD] == 0:
-            state[S_REQUEUE_TAIL] = 0
-        state[S_REQUEUED] -= 1
-        fresh = params[P_REDRAW] == 1
+        state.requeue_head = groups[record].next
+        if state.requeue_head == 0:
+            state.requeue_tail = 0
+        state.requeued -= 1
+        fresh = parameters.redraw == 1
     else:
-        record = state[S_FREE_HEAD]
-        state[S_FREE_HEAD] = groups[record, G_NEXT]
-        state[S_FREE] -= 1
-        groups[record, G_DRAWN] = 0
+        record = state.free_head
+        state.free_head = groups[record].next
+        state.free -= 1
+        groups[record].drawn = 0
         fresh = True
     if fresh:
-        groups[record, G_NUMBER] = state[S_NEXT_GROUP]
-        state[S_NEXT_GROUP] += 1
-    groups[record, G_ADMISSION] = state[S_NEXT_ADMISSION]
-    state[S_NEXT_ADMISSION] += 1
-    groups[record, G_STATE] = G_RUNNING
-    groups[record, G_VERSION] = -1
-    groups[record, G_TOKENS] = 0
-    groups[record, G_STARTED] = 0
-    groups[record, G_FINISHED] = 0
-    groups[record, G_FILTERED] = 0
-    groups[record, G_IN_FRONT] = 0
-    first = record * params[P_GROUP_SIZE]
-    for member in range(first, first + params[P_GROUP_SIZE]):
-        members[member, M_SLOT] = NOT_STARTED
-    last = groups[0, G_LIVE_PREVIOUS]
-    groups[record, G_LIVE_PREVIOUS] = last
-    groups[record, G_LIVE_NEXT] = 0
-    groups[last, G_LIVE_NEXT] = record
-    groups[0, G_LIVE_PREVIOUS] = record
-    if state[S_FRONT] == 0:
-        state[S_FRONT] = record
-    if state[S_STARTING] == 0:
-        state[S_STARTING] = record
-    state[S_RUNNING] += 1
-    state[S_STARTED] += 1
-    if state[S_PLACES] > 0:
-        state[S_PLACES] -= 1
+        groups[record].number = state.next_group
+        state.next_group += 1
+    groups[record].admission = state.next_admission
+    state.next_admission += 1
+    groups[record].state = GROUP_RUNNING
+    groups[record].version = -1
+    groups[record].tokens = 0
+    groups[record].started = 0
+    groups[record].finished = 0
+    groups[record].filtered = 0
+    groups[record].in_front = 0
+    first = record * parameters.group_size
+    for member in range(first, first + parameters.group_size):
+        members[member].slot = NOT_STARTED
+    last = groups[0].live_previous
+    groups[record].live_previous = last
+    groups[record].live_next = 0
+    groups[last].live_next = record
+    groups[0].live_previous = record
+    if state.front == 0:
+        state.front = record
+    if state.starting == 0:
+        state.starting = record
+    state.running += 1
+    state.started += 1
+    if state.places > 0:
+        state.places -= 1
 
 
 @jit(counted=False)
-def _retire_kernel(params, state, groups, record, requeue, measured):
+def _retire_kernel(parameters, state, groups, record, requeue, measured):
     """A group that left untrained gives back its quota; it waits to run again, or its record is unused."""
-    state[S_STARTED] -= 1
-    state[S_PLACES] += 1
+    state.started -= 1
+    state.places += 1
     if not requeue:
         free_record(state, groups, record)
         return
-    groups[record, G_STATE] = G_REQUEUED
-    if params[P_REDRAW] == 1:
-        groups[record, G_DRAWN] = 0
+    groups[record].state = GROUP_REQUEUED
+    if parameters.redraw == 1:
+        groups[record].drawn = 0
     else:
-        groups[record, G_DRAWN] = max(groups[record, G_DRAWN], groups[record, G_STARTED])
-    groups[record, G_NEXT] = 0
-    if state[S_REQUEUE_TAIL] == 0:
-        state[S_REQUEUE_HEAD] = record
+        groups[record].drawn = max(groups[record].drawn, groups[record].started)
+    groups[record].next = 0
+    if state.requeue_tail == 0:
+        state.requeue_head = record
     else:
-        groups[state[S_REQUEUE_TAIL], G_NEXT] = record
-    state[S_REQUEUE_TAIL] = record
-    state[S_REQUEUED] += 1
+        groups[state.requeue_tail].next = record
+    state.requeue_tail = record
+    state.requeued += 1
     if measured:
-        state[S_REQUEUED_GROUPS] += 1
+        state.requeued_groups += 1
 
 
 @jit(counted=False)
-def _drop_group_kernel(
-    params, state, groups, members, histograms, decile_edges, rollout_rows, record, reason, measured
-):
+def _drop_group_kernel(parameters, state, tables, arrays, record, reason, measured):
     """A ready group leaves untrained: DISCARDED (too old), FILTERED or EVICTED. It no longer runs."""
-    size = params[P_GROUP_SIZE]
-    tokens = groups[record, G_TOKENS]
-    if groups[record, G_STATE] == G_QUEUED:
-        leave_queue(params, state, groups, record)
-    leave_live(params, state, groups, record)
+    groups = arrays.groups
+    members = arrays.members
+    size = parameters.group_size
+    tokens = groups[record].tokens
+    if groups[record].state == GROUP_QUEUED:
+        leave_queue(parameters, state, groups, record)
+    leave_live(parameters, state, groups, record)
     first = record * size
     if measured:
         if reason == DISCARDED:
-            state[S_DISCARDED_TOKENS] += tokens
-            state[S_DISCARDED_GROUPS] += 1
+            state.discarded_tokens += tokens
+            state.discarded_groups += 1
         elif reason == FILTERED:
-            state[S_FILTERED_TOKENS] += tokens
-            state[S_FILTERED_GROUPS] += 1
+            state.filtered_tokens += tokens
+            state.filtered_groups += 1
         else:
-            state[S_EVICTED_TOKENS] += tokens
-            state[S_EVICTED_GROUPS] += 1
-        state[S_LEFT_TOKENS] += tokens
-        state[S_LEFT_ROLLOUTS] += size
+            state.evicted_tokens += tokens
+            state.evicted_groups += 1
+        state.left_tokens += tokens
+        state.left_rollouts += size
         for member in range(first, first + size):
-            histograms[H_DROPPED_DECILES, decile_of(members[member, M_TOKENS], decile_edges)] += 1
-    if params[P_RECORD_ROLLOUTS] == 1:
+            decile = decile_of(members[member].tokens, tables.decile_edges)
+            arrays.histograms[H_DROPPED_DECILES, decile] += 1
+    if parameters.record_rollouts == 1:
         for member in range(first, first + size):
-            rollout_rows[members[member, M_ROW], O_OUTCOME] = reason
-    state[S_COST] += size
-    _retire_kernel(params, state, groups, record, reason == DISCARDED and params[P_REQUEUE] == 1, measured)
+            arrays.rollout_rows[members[member].row].outcome = reason
+    state.cost += size
+    _retire_kernel(
+        parameters, state, groups, record, reason == DISCARDED and parameters.requeue == 1, measured
+    )
 
 
 @jit(counted=False)
-def _drop_stale_kernel(params, state, groups, members, histograms, decile_edges, rollout_rows, measured):
+def _drop_stale_kernel(parameters, state, tables, arrays, measured):
     """Every queued group that is too old leaves, in the order of arrival."""
-    oldest_kept = state[S_VERSION] - params[P_MAX_LAG]
+    groups = arrays.groups
+    oldest_kept = state.version - parameters.max_lag
     oldest = np.int64(2**62)
-    record = groups[0, G_NEXT]
+    record = groups[0].next
     while record != 0:
-        after = groups[record, G_NEXT]
-        state[S_COST] += 1
-        if groups[record, G_VERSION] < oldest_kept:
-            _drop_group_kernel(
-                params,
-                state,
-                groups,
-                members,
-                histograms,
-                decile_edges,
-                rollout_rows,
-                record,
-                np.int64(DISCARDED),
-                measured,
-            )
+        after = groups[record].next
+        state.cost += 1
+        if groups[record].version < oldest_kept:
+            _drop_group_kernel(parameters, state, tables, arrays, record, np.int64(DISCARDED), measured)
         else:
-            oldest = min(oldest, groups[record, G_VERSION])
+            oldest = min(oldest, groups[record].version)
         record = after
-    state[S_QUEUE_OLDEST] = oldest
+    state.queue_oldest = oldest

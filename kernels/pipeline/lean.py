@@ -5,7 +5,7 @@ publication channel. Three kinds of events happen, always the smallest (time, ki
 scheduled: a publication completes, a training step completes, a rollout completes. After each event the run
 settles: first the trainer may start, then slots may start.
 
-The state is flat arrays (:mod:`.pipeline.lean_layout`), so stopping, saving and resuming are the
+The state is records of named fields (:mod:`.pipeline.records`), so stopping, saving and resuming are the
 same thing as running. Slot events stand in a tournament tree of packed keys ``time << bits | slot``: each
 slot has one leaf, an update is log2(slots) branch-free minima, and ties fall to the lowest slot. The
 publication and the training step are two scalars beside it.
@@ -23,143 +23,43 @@ import numpy as np
 from .._jit import jit
 from ..draws.philox import normal_from_word, rollout_words, uniform_from_word
 from ..draws.sampler import sample_length
-from .lean_layout import (
-    B_END,
-    B_LAG_SUM,
-    B_MAX_LAG,
-    B_ROLLOUTS,
-    B_START,
-    B_TOKENS,
-    BF_ESS,
-    BF_EXPECTED_ESS,
+from .ess import batch_ess, exp_saturating
+from .metrics import LAG_BINS
+from .records import (
     DISCARDED,
     EVENT_PUBLICATION,
     EVENT_ROLLOUT,
     EVENT_START,
     EVENT_UPDATE,
-    F_EFFECTIVE_TOKENS,
-    F_ESS_MIN,
-    F_ESS_SUM,
-    F_EXPECTED_ESS_SUM,
-    F_LAG_SUM,
-    F_QUEUE_TOKEN_TICKS,
-    F_TRAINING_ESS,
-    F_TRAINING_EXPECTED_ESS,
     GROW_BATCHES,
     GROW_RING,
     GROW_ROLLOUTS,
     GROW_TIMELINE,
     IN_TRAINING,
     NEVER,
-    O_END,
-    O_LAG,
-    O_OUTCOME,
-    O_START,
-    O_TOKENS,
-    O_VERSION,
     OUT_OF_BUDGET,
-    P_BATCH_TOKENS,
-    P_HORIZON,
-    P_LAW_MAXIMUM,
-    P_LAW_MINIMUM,
-    P_LEAVES,
-    P_MAX_LAG,
-    P_QUEUE_CAP,
-    P_RECORD_BATCHES,
-    P_RECORD_ROLLOUTS,
-    P_RECORD_TIMELINE,
-    P_RESERVE,
-    P_SEQUENTIAL,
-    P_SLOT_BITS,
-    P_SLOTS,
-    P_STOP_AFTER_UPDATES,
-    P_SYNC_EVERY,
-    P_SYNC_TICKS,
-    P_WARMUP,
-    PF_DECODE_RATE,
-    PF_DRIFT,
-    PF_ROLLOUT_OVERHEAD,
-    PF_TRAIN_OVERHEAD,
-    PF_TRAIN_RATE,
     QUEUED,
-    R_NUMBER,
-    R_TOKENS,
-    R_VERSION,
     REACHED,
     RUNNING,
-    S_BACKPRESSURE_TICKS,
-    S_BATCH_ROWS,
-    S_BEGUN,
-    S_DISCARDED_ROLLOUTS,
-    S_DISCARDED_TOKENS,
-    S_ENDED,
-    S_EVENTS,
-    S_GENERATED_ROLLOUTS,
-    S_GENERATED_TOKENS,
-    S_IDLE,
-    S_IDLE_SLOT_TICKS,
-    S_IN_FLIGHT,
-    S_IN_FLIGHT_TOKENS,
-    S_LAST_UPDATE_TIME,
-    S_MAX_LAG,
-    S_MAX_QUEUE,
-    S_NEXT_ROLLOUT,
-    S_NOW,
-    S_PUBLICATION_TIME,
-    S_PUBLICATION_VERSION,
-    S_PUBLISHED,
-    S_QUEUE_TOKENS,
-    S_RING_HEAD,
-    S_RING_TAIL,
-    S_RING_TRAINING,
-    S_SYNCS,
-    S_TIMELINE_ROWS,
-    S_TRAINED_ROLLOUTS,
-    S_TRAINED_TOKENS,
-    S_TRAINER_WAIT_TICKS,
-    S_TRAINING_LAG_MAX,
-    S_TRAINING_LAG_SUM,
-    S_TRAINING_ROLLOUTS,
-    S_TRAINING_START,
-    S_TRAINING_TIME,
-    S_TRAINING_TOKENS,
-    S_UPDATES,
-    S_VERSION,
-    S_WAITING_VERSION,
-    T_EVENT,
-    T_IN_FLIGHT,
-    T_PUBLISHED,
-    T_QUEUE_TOKENS,
-    T_TIME,
-    T_VERSION,
     TRAINED,
 )
-from .metrics import LAG_BINS
+from .ticks import ticks
 
-_MAXIMUM_TICKS = 2**52
 _DRAW_BLOCK = 512
 
-
-@jit(inline=True)
-def ticks_of(seconds):
-    """Turn seconds (float64) into whole microseconds, ``min(floor(x * 1e6 + 0.5), 2**52)``."""
-    scaled = seconds * 1e6 + 0.5
-    return np.int64(_MAXIMUM_TICKS) if scaled >= 4503599627370496.0 else np.int64(math.floor(scaled))
-
-
-@jit(inline=True)
-def exp_saturating(x):
-    """``exp(x)``, infinite where it overflows (CPython's raises, Numba's does not)."""
-    return math.exp(x) if x < 709.0 else math.inf
+ticks_of = jit(inline=True)(ticks)
 
 
 @jit
-def _draw_ahead_kernel(seed, first, last, law_minimum, cdf, guide, drawn_tokens, drawn_normals):
-    """Fill lengths (int64) and standard normals (float64) of the rollouts first…last-1 of one seed."""
-    for number in range(first, last):
+def _draw_ahead_kernel(parameters, seed, draws, last):
+    """Draw the seed's rollouts up to last - 1 that are not drawn yet: lengths and standard normals."""
+    for number in range(draws.drawn[0], last):
         w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
-        drawn_tokens[number] = sample_length(uniform_from_word(w0), law_minimum, cdf, guide)
-        drawn_normals[number] = normal_from_word(w1)
+        draws.tokens[number] = sample_length(
+            uniform_from_word(w0), parameters.law_minimum, draws.cdf, draws.guide
+        )
+        draws.normals[number] = normal_from_word(w1)
+    draws.drawn[0] = last
 
 
 @jit
@@ -177,133 +77,106 @@ def _normal_of_kernel(seed, number):
 
 
 @jit
-def _reset_kernel(params, state, sums, tree, idle_stack, lag_counts, training_lags):
-    """Put a run at time 0: every slot idle, nothing queued, versions 0.
-
-    params int64[P_COUNT], state int64[S_COUNT], sums float64[F_COUNT], tree int64[2 * leaves],
-    idle_stack int64[slots], lag_counts and training_lags int64[65].
-    """
-    state[:] = 0
-    sums[:] = 0.0
-    state[S_PUBLICATION_TIME] = NEVER
-    state[S_WAITING_VERSION] = -1
-    state[S_TRAINING_TIME] = NEVER
-    state[S_MAX_QUEUE] = -1
-    state[S_MAX_LAG] = -1
-    sums[F_ESS_MIN] = math.inf
-    slots = params[P_SLOTS]
-    state[S_IDLE] = slots
+def _reset_lean_kernel(parameters, arrays):
+    """Put a run at time 0: every slot idle, nothing queued. Parameters PARAMETERS[1], LeanArrays."""
+    parameters = parameters[0]
+    arrays.state[0] = arrays.initial[0]
+    slots = parameters.slots
+    arrays.state[0].idle = slots
     for index in range(slots):
         # A stack: the slot freed last is used first, and at time 0 slot 0 is on top.
-        idle_stack[index] = slots - 1 - index
-    for index in range(2 * params[P_LEAVES]):
-        tree[index] = NEVER
-    lag_counts[:] = 0
-    training_lags[:] = 0
+        arrays.idle_stack[index] = slots - 1 - index
+    for index in range(2 * parameters.leaves):
+        arrays.tree[index] = NEVER
+    arrays.lag_counts[:] = 0
+    arrays.training_lags[:] = 0
 
 
 @jit
-def _advance_kernel(
-    params,
-    rates,
-    seed,
-    until,
-    event_budget,
-    cdf,
-    guide,
-    drawn,
-    drawn_tokens,
-    drawn_normals,
-    state,
-    sums,
-    tree,
-    idle_stack,
-    slots,
-    ring,
-    log_weights,
-    lag_counts,
-    training_lags,
-    batch_rows,
-    batch_floats,
-    timeline_rows,
-    rollout_rows,
-):
+def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     """Let every event up to `until` happen, at most `event_budget` of them.
 
     Parameters
     ----------
-    params : int64[P_COUNT], rates : float64[PF_COUNT]
+    parameters : PARAMETERS[1]
     seed : uint64
     until, event_budget : int64
         Ticks (the horizon is kept beside it), and events after which to come back.
-    cdf : float64[maximum - minimum + 1], guide : int64[…]
-        The length law's table and its guide.
-    drawn : int64[1], drawn_tokens : int64[d], drawn_normals : float64[d]
-        Draws of this seed's first rollouts, shared by all configurations; filled on demand.
-    state : int64[S_COUNT], sums : float64[F_COUNT], tree : int64[2 * leaves], idle_stack : int64[slots]
-    slots : int64[slots, R_COUNT]
-        Tokens, behaviour version and number of the rollout in each slot.
-    ring : int64[r, R_COUNT], log_weights : float64[r]
-        Finished rollouts (r a power of two): those in training, then the queue; and scratch.
-    lag_counts, training_lags : int64[65]
-    batch_rows : int64[b, B_COUNT], batch_floats : float64[b, BF_COUNT], timeline_rows : int64[t, T_COUNT],
-    rollout_rows : int64[n, O_COUNT]
-        Recorded rows, written only where the parameters ask for them.
+    draws : Draws
+        Of this seed's first rollouts, shared by all configurations; filled on demand.
+    arrays : LeanArrays
+        Recorded rows are written only where the parameters ask for them.
 
     Returns
     -------
     int64
         REACHED, OUT_OF_BUDGET, or GROW_…: which array to double before the next call.
     """
-    sequential = params[P_SEQUENTIAL] == 1
-    horizon = params[P_HORIZON]
-    warmup = params[P_WARMUP]
-    stop_after_updates = params[P_STOP_AFTER_UPDATES]
-    slot_count = params[P_SLOTS]
-    queue_cap = params[P_QUEUE_CAP]
-    reserve = params[P_RESERVE] == 1
-    batch_tokens = params[P_BATCH_TOKENS]
-    max_lag = params[P_MAX_LAG]
-    sync_every = params[P_SYNC_EVERY]
-    sync_ticks = params[P_SYNC_TICKS]
-    law_minimum = params[P_LAW_MINIMUM]
-    law_maximum = params[P_LAW_MAXIMUM]
-    slot_bits = params[P_SLOT_BITS]
+    parameters = parameters[0]
+    state = arrays.state[0]
+    tree = arrays.tree
+    idle_stack = arrays.idle_stack
+    slots = arrays.slots
+    ring = arrays.ring
+    log_weights = arrays.log_weights
+    lag_counts = arrays.lag_counts
+    training_lags = arrays.training_lags
+    batch_rows = arrays.batch_rows
+    timeline_rows = arrays.timeline_rows
+    rollout_rows = arrays.rollout_rows
+    cdf = draws.cdf
+    guide = draws.guide
+    drawn = draws.drawn
+    drawn_tokens = draws.tokens
+    drawn_normals = draws.normals
+    sequential = parameters.sequential == 1
+    horizon = parameters.horizon
+    warmup = parameters.warmup
+    stop_after_updates = parameters.stop_after_updates
+    slot_count = parameters.slots
+    queue_cap = parameters.queue_cap
+    reserve = parameters.reserve == 1
+    batch_tokens = parameters.batch_tokens
+    max_lag = parameters.max_lag
+    sync_every = parameters.sync_every
+    sync_ticks = parameters.sync_ticks
+    law_maximum = parameters.law_maximum
+    slot_bits = parameters.slot_bits
     slot_mask = (np.int64(1) << slot_bits) - 1
-    leaves = params[P_LEAVES]
-    record_batches = params[P_RECORD_BATCHES] == 1
-    record_timeline = params[P_RECORD_TIMELINE] == 1
-    record_rollouts = params[P_RECORD_ROLLOUTS] == 1
-    decode_rate = rates[PF_DECODE_RATE]
-    rollout_overhead = rates[PF_ROLLOUT_OVERHEAD]
-    train_overhead = rates[PF_TRAIN_OVERHEAD]
-    train_rate = rates[PF_TRAIN_RATE]
-    drift = rates[PF_DRIFT]
+    leaves = parameters.leaves
+    record_batches = parameters.record_batches == 1
+    record_timeline = parameters.record_timeline == 1
+    record_rollouts = parameters.record_rollouts == 1
+    decode_rate = parameters.decode_rate
+    rollout_overhead = parameters.rollout_overhead
+    train_overhead = parameters.train_overhead
+    train_rate = parameters.train_rate
+    drift = parameters.drift
     ring_mask = ring.shape[0] - 1
     buffer_size = drawn_tokens.shape[0]
     last_time = min(until, horizon)
-    if state[S_ENDED] == 1:
+    if state.ended == 1:
         return REACHED
 
-    now = state[S_NOW]
-    version = state[S_VERSION]
-    published = state[S_PUBLISHED]
-    publication_time = state[S_PUBLICATION_TIME]
-    training_time = state[S_TRAINING_TIME]
-    queue_tokens = state[S_QUEUE_TOKENS]
-    head = state[S_RING_HEAD]
-    tail = state[S_RING_TAIL]
-    in_flight = state[S_IN_FLIGHT]
-    in_flight_tokens = state[S_IN_FLIGHT_TOKENS]
-    idle = state[S_IDLE]
-    next_rollout = state[S_NEXT_ROLLOUT]
-    max_queue = state[S_MAX_QUEUE]
-    generated_tokens = state[S_GENERATED_TOKENS]
-    generated_rollouts = state[S_GENERATED_ROLLOUTS]
-    backpressure_ticks = state[S_BACKPRESSURE_TICKS]
-    idle_slot_ticks = state[S_IDLE_SLOT_TICKS]
-    trainer_wait_ticks = state[S_TRAINER_WAIT_TICKS]
-    queue_token_ticks = sums[F_QUEUE_TOKEN_TICKS]
+    now = state.now
+    version = state.version
+    published = state.published
+    publication_time = state.publication_time
+    training_time = state.training_time
+    queue_tokens = state.queue_tokens
+    head = state.ring_head
+    tail = state.ring_tail
+    in_flight = state.in_flight
+    in_flight_tokens = state.in_flight_tokens
+    idle = state.idle
+    next_rollout = state.next_rollout
+    max_queue = state.max_queue
+    generated_tokens = state.generated_tokens
+    generated_rollouts = state.generated_rollouts
+    backpressure_ticks = state.backpressure_ticks
+    idle_slot_ticks = state.idle_slot_ticks
+    trainer_wait_ticks = state.trainer_wait_ticks
+    queue_token_ticks = state.queue_token_ticks
     # s = drift * sqrt(lag) and exp(s**2) of the lags that occur.
     spreads = np.empty(LAG_BINS, np.float64)
     inflations = np.empty(LAG_BINS, np.float64)
@@ -313,21 +186,20 @@ def _advance_kernel(
     resumed = min(next_rollout, buffer_size)
     if drawn[0] < resumed:
         # A restored state comes without draws; they are a function of the seed, so they come back.
-        _draw_ahead_kernel(seed, drawn[0], resumed, law_minimum, cdf, guide, drawn_tokens, drawn_normals)
-        drawn[0] = resumed
+        _draw_ahead_kernel(parameters, seed, draws, resumed)
     ended = False
     status = REACHED
     events_left = event_budget
 
     while True:
         # --- room for what one event and its settle may add -------------------------------------------
-        if tail - state[S_RING_TRAINING] > ring_mask - 1:
+        if tail - state.ring_training > ring_mask - 1:
             status = GROW_RING
             break
-        if record_batches and state[S_BATCH_ROWS] == batch_rows.shape[0]:
+        if record_batches and state.batch_rows == batch_rows.shape[0]:
             status = GROW_BATCHES
             break
-        if record_timeline and state[S_TIMELINE_ROWS] == timeline_rows.shape[0]:
+        if record_timeline and state.timeline_rows == timeline_rows.shape[0]:
             status = GROW_TIMELINE
             break
         if record_rollouts and next_rollout + slot_count > rollout_rows.shape[0]:
@@ -336,8 +208,8 @@ def _advance_kernel(
 
         freed = np.int64(-1)  # the slot whose leaf still holds the event that just happened
         event = EVENT_START
-        if state[S_BEGUN] == 0:
-            state[S_BEGUN] = 1
+        if state.begun == 0:
+            state.begun = 1
         else:
             # --- the next event: smallest (time, kind, slot) ---------------------------------------
             root = tree[1]
@@ -367,12 +239,12 @@ def _advance_kernel(
             if publication_time == time:
                 # --- a publication completes --------------------------------------------------------
                 event = EVENT_PUBLICATION
-                published = state[S_PUBLICATION_VERSION]
+                published = state.publication_version
                 if measured:
-                    state[S_SYNCS] += 1
-                if state[S_WAITING_VERSION] >= 0:
-                    state[S_PUBLICATION_VERSION] = state[S_WAITING_VERSION]
-                    state[S_WAITING_VERSION] = -1
+                    state.syncs += 1
+                if state.waiting_version >= 0:
+                    state.publication_version = state.waiting_version
+                    state.waiting_version = -1
                     publication_time = time + sync_ticks
                 else:
                     publication_time = np.int64(NEVER)
@@ -382,69 +254,68 @@ def _advance_kernel(
                 event = EVENT_UPDATE
                 version += 1
                 training_time = np.int64(NEVER)
-                state[S_LAST_UPDATE_TIME] = time
-                rollouts = state[S_TRAINING_ROLLOUTS]
-                ess = sums[F_TRAINING_ESS]
-                expected_ess = sums[F_TRAINING_EXPECTED_ESS]
+                state.last_update_time = time
+                rollouts = state.training_rollouts
+                ess = state.training_ess
+                expected_ess = state.training_expected_ess
                 if measured:
-                    state[S_UPDATES] += 1
-                    state[S_TRAINED_TOKENS] += state[S_TRAINING_TOKENS]
-                    state[S_TRAINED_ROLLOUTS] += rollouts
-                    state[S_MAX_LAG] = max(state[S_MAX_LAG], state[S_TRAINING_LAG_MAX])
-                    sums[F_LAG_SUM] += np.float64(state[S_TRAINING_LAG_SUM]) / np.float64(rollouts)
-                    sums[F_ESS_SUM] += ess
-                    sums[F_ESS_MIN] = min(sums[F_ESS_MIN], ess)
-                    sums[F_EXPECTED_ESS_SUM] += expected_ess
-                    sums[F_EFFECTIVE_TOKENS] += np.float64(state[S_TRAINING_TOKENS]) * expected_ess
-                for lag in range(min(state[S_TRAINING_LAG_MAX], LAG_BINS - 1) + 1):
+                    state.updates += 1
+                    state.trained_tokens += state.training_tokens
+                    state.trained_rollouts += rollouts
+                    state.max_lag = max(state.max_lag, state.training_lag_max)
+                    state.lag_sum += np.float64(state.training_lag_sum) / np.float64(rollouts)
+                    state.ess_sum += ess
+                    state.ess_min = min(state.ess_min, ess)
+                    state.expected_ess_sum += expected_ess
+                    state.effective_tokens += np.float64(state.training_tokens) * expected_ess
+                for lag in range(min(state.training_lag_max, LAG_BINS - 1) + 1):
                     if measured:
                         lag_counts[lag] += training_lags[lag]
                     training_lags[lag] = 0
                 if record_batches:
-                    row = state[S_BATCH_ROWS]
-                    batch_rows[row, B_START] = state[S_TRAINING_START]
-                    batch_rows[row, B_END] = time
-                    batch_rows[row, B_TOKENS] = state[S_TRAINING_TOKENS]
-                    batch_rows[row, B_ROLLOUTS] = rollouts
-                    batch_rows[row, B_LAG_SUM] = state[S_TRAINING_LAG_SUM]
-                    batch_rows[row, B_MAX_LAG] = state[S_TRAINING_LAG_MAX]
-                    batch_floats[row, BF_ESS] = ess
-                    batch_floats[row, BF_EXPECTED_ESS] = expected_ess
-                    state[S_BATCH_ROWS] = row + 1
+                    row = state.batch_rows
+                    batch_rows[row].start = state.training_start
+                    batch_rows[row].end = time
+                    batch_rows[row].tokens = state.training_tokens
+                    batch_rows[row].rollouts = rollouts
+                    batch_rows[row].lag_sum = state.training_lag_sum
+                    batch_rows[row].max_lag = state.training_lag_max
+                    batch_rows[row].ess = ess
+                    batch_rows[row].expected_ess = expected_ess
+                    state.batch_rows = row + 1
                 if record_rollouts:
-                    for position in range(state[S_RING_TRAINING], head):
-                        rollout_rows[ring[position & ring_mask, R_NUMBER], O_OUTCOME] = TRAINED
-                state[S_RING_TRAINING] = head
-                state[S_TRAINING_TOKENS] = 0
+                    for position in range(state.ring_training, head):
+                        rollout_rows[ring[position & ring_mask].number].outcome = TRAINED
+                state.ring_training = head
+                state.training_tokens = 0
 
                 if version % sync_every == 0:
                     if sync_ticks == 0:
                         published = version
                         if measured:
-                            state[S_SYNCS] += 1
+                            state.syncs += 1
                     elif publication_time == NEVER:
-                        state[S_PUBLICATION_VERSION] = version
+                        state.publication_version = version
                         publication_time = time + sync_ticks
                     else:
-                        state[S_WAITING_VERSION] = version
+                        state.waiting_version = version
 
                 oldest = version - max_lag
                 kept = head
                 for position in range(head, tail):
                     source = position & ring_mask
-                    if ring[source, R_VERSION] < oldest:
-                        tokens = ring[source, R_TOKENS]
+                    if ring[source].version < oldest:
+                        tokens = ring[source].tokens
                         queue_tokens -= tokens
                         if measured:
-                            state[S_DISCARDED_TOKENS] += tokens
-                            state[S_DISCARDED_ROLLOUTS] += 1
+                            state.discarded_tokens += tokens
+                            state.discarded_rollouts += 1
                         if record_rollouts:
-                            rollout_rows[ring[source, R_NUMBER], O_OUTCOME] = DISCARDED
+                            rollout_rows[ring[source].number].outcome = DISCARDED
                     else:
                         target = kept & ring_mask
                         if target != source:
-                            for column in range(3):
-                                ring[target, column] = ring[source, column]
+                            ring[target] = ring[source]
                         kept += 1
                 tail = kept
                 if version == stop_after_updates:
@@ -454,9 +325,9 @@ def _advance_kernel(
                 # --- a rollout completes ------------------------------------------------------------
                 event = EVENT_ROLLOUT
                 freed = root & slot_mask
-                tokens = slots[freed, R_TOKENS]
-                behaviour_version = slots[freed, R_VERSION]
-                number = slots[freed, R_NUMBER]
+                tokens = slots[freed].tokens
+                behaviour_version = slots[freed].version
+                number = slots[freed].number
                 idle_stack[idle] = freed
                 idle += 1
                 in_flight -= 1
@@ -468,20 +339,20 @@ def _advance_kernel(
                 if version - behaviour_version > max_lag:
                     outcome = DISCARDED
                     if measured:
-                        state[S_DISCARDED_TOKENS] += tokens
-                        state[S_DISCARDED_ROLLOUTS] += 1
+                        state.discarded_tokens += tokens
+                        state.discarded_rollouts += 1
                 else:
                     target = tail & ring_mask
-                    ring[target, R_TOKENS] = tokens
-                    ring[target, R_VERSION] = behaviour_version
-                    ring[target, R_NUMBER] = number
+                    ring[target].tokens = tokens
+                    ring[target].version = behaviour_version
+                    ring[target].number = number
                     tail += 1
                     queue_tokens += tokens
                     if measured:
                         max_queue = max(max_queue, queue_tokens)
                 if record_rollouts:
-                    rollout_rows[number, O_END] = time
-                    rollout_rows[number, O_OUTCOME] = outcome
+                    rollout_rows[number].end = time
+                    rollout_rows[number].outcome = outcome
 
         # --- settle, first half: the trainer may start ------------------------------------------------
         if training_time == NEVER and queue_tokens >= batch_tokens:
@@ -495,8 +366,8 @@ def _advance_kernel(
                 largest = -math.inf
                 while tokens < budget:
                     source = head & ring_mask
-                    tokens += ring[source, R_TOKENS]
-                    lag = version - ring[source, R_VERSION]
+                    tokens += ring[source].tokens
+                    lag = version - ring[source].version
                     lag_sum += lag
                     training_lags[min(lag, LAG_BINS - 1)] += 1
                     lag_max = max(lag_max, lag)
@@ -508,7 +379,7 @@ def _advance_kernel(
                         inflation = exp_saturating(spread * spread)
                     log_weight = 0.0
                     if lag > 0:
-                        number = ring[source, R_NUMBER]
+                        number = ring[source].number
                         normal = (
                             drawn_normals[number] if number < buffer_size else _normal_of_kernel(seed, number)
                         )
@@ -517,28 +388,19 @@ def _advance_kernel(
                     largest = max(largest, log_weight)
                     inflation_sum += inflation
                     if record_rollouts:
-                        number = ring[source, R_NUMBER]
-                        rollout_rows[number, O_LAG] = lag
-                        rollout_rows[number, O_OUTCOME] = IN_TRAINING
+                        number = ring[source].number
+                        rollout_rows[number].lag = lag
+                        rollout_rows[number].outcome = IN_TRAINING
                     head += 1
                 queue_tokens -= tokens
                 count = head - first
-                ess = 1.0
-                if lag_max > 0:
-                    weight_sum = 0.0
-                    square_sum = 0.0
-                    for index in range(count):
-                        weight = math.exp(log_weights[index] - largest)
-                        weight_sum += weight
-                        square_sum += weight * weight
-                    ess = weight_sum * weight_sum / (np.float64(count) * square_sum)
-                sums[F_TRAINING_ESS] = ess
-                sums[F_TRAINING_EXPECTED_ESS] = 1.0 / (inflation_sum / np.float64(count))
-                state[S_TRAINING_START] = now
-                state[S_TRAINING_TOKENS] = tokens
-                state[S_TRAINING_ROLLOUTS] = count
-                state[S_TRAINING_LAG_SUM] = lag_sum
-                state[S_TRAINING_LAG_MAX] = lag_max
+                state.training_ess = batch_ess(log_weights, count, largest, lag_max)
+                state.training_expected_ess = 1.0 / (inflation_sum / np.float64(count))
+                state.training_start = now
+                state.training_tokens = tokens
+                state.training_rollouts = count
+                state.training_lag_sum = lag_sum
+                state.training_lag_max = lag_max
                 training_time = now + ticks_of(train_overhead + np.float64(tokens) / train_rate)
 
         # --- settle, second half: slots may start -----------------------------------------------------
@@ -560,18 +422,15 @@ def _advance_kernel(
             if number < buffer_size:
                 if number >= drawn[0]:
                     last = min(number + _DRAW_BLOCK, buffer_size)
-                    _draw_ahead_kernel(
-                        seed, number, last, law_minimum, cdf, guide, drawn_tokens, drawn_normals
-                    )
-                    drawn[0] = last
+                    _draw_ahead_kernel(parameters, seed, draws, last)
                 tokens = drawn_tokens[number]
             else:
-                tokens = _draw_one_kernel(seed, number, law_minimum, cdf, guide)
+                tokens = _draw_one_kernel(seed, number, parameters.law_minimum, cdf, guide)
             idle -= 1
             slot = idle_stack[idle]
-            slots[slot, R_TOKENS] = tokens
-            slots[slot, R_VERSION] = published
-            slots[slot, R_NUMBER] = number
+            slots[slot].tokens = tokens
+            slots[slot].version = published
+            slots[slot].number = number
             in_flight += 1
             in_flight_tokens += tokens
             end = now + max(np.int64(1), ticks_of(rollout_overhead + np.float64(tokens) / decode_rate))
@@ -588,12 +447,12 @@ def _advance_kernel(
                 node >>= 1
                 tree[node] = key
             if record_rollouts:
-                rollout_rows[number, O_TOKENS] = tokens
-                rollout_rows[number, O_VERSION] = published
-                rollout_rows[number, O_START] = now
-                rollout_rows[number, O_END] = -1
-                rollout_rows[number, O_LAG] = -1
-                rollout_rows[number, O_OUTCOME] = RUNNING
+                rollout_rows[number].tokens = tokens
+                rollout_rows[number].version = published
+                rollout_rows[number].start = now
+                rollout_rows[number].end = -1
+                rollout_rows[number].lag = -1
+                rollout_rows[number].outcome = RUNNING
         if freed >= 0:
             node = leaves + freed
             key = np.int64(NEVER)
@@ -604,36 +463,36 @@ def _advance_kernel(
                 tree[node] = key
 
         if record_timeline:
-            row = state[S_TIMELINE_ROWS]
-            timeline_rows[row, T_TIME] = now
-            timeline_rows[row, T_QUEUE_TOKENS] = queue_tokens
-            timeline_rows[row, T_IN_FLIGHT] = in_flight
-            timeline_rows[row, T_VERSION] = version
-            timeline_rows[row, T_PUBLISHED] = published
-            timeline_rows[row, T_EVENT] = event
-            state[S_TIMELINE_ROWS] = row + 1
+            row = state.timeline_rows
+            timeline_rows[row].time = now
+            timeline_rows[row].queue_tokens = queue_tokens
+            timeline_rows[row].in_flight = in_flight
+            timeline_rows[row].version = version
+            timeline_rows[row].published = published
+            timeline_rows[row].event = event
+            state.timeline_rows = row + 1
         if ended:
-            state[S_ENDED] = 1
+            state.ended = 1
             break
 
-    state[S_NOW] = now
-    state[S_VERSION] = version
-    state[S_PUBLISHED] = published
-    state[S_PUBLICATION_TIME] = publication_time
-    state[S_TRAINING_TIME] = training_time
-    state[S_QUEUE_TOKENS] = queue_tokens
-    state[S_RING_HEAD] = head
-    state[S_RING_TAIL] = tail
-    state[S_IN_FLIGHT] = in_flight
-    state[S_IN_FLIGHT_TOKENS] = in_flight_tokens
-    state[S_IDLE] = idle
-    state[S_NEXT_ROLLOUT] = next_rollout
-    state[S_MAX_QUEUE] = max_queue
-    state[S_GENERATED_TOKENS] = generated_tokens
-    state[S_GENERATED_ROLLOUTS] = generated_rollouts
-    state[S_BACKPRESSURE_TICKS] = backpressure_ticks
-    state[S_IDLE_SLOT_TICKS] = idle_slot_ticks
-    state[S_TRAINER_WAIT_TICKS] = trainer_wait_ticks
-    state[S_EVENTS] += event_budget - events_left
-    sums[F_QUEUE_TOKEN_TICKS] = queue_token_ticks
+    state.now = now
+    state.version = version
+    state.published = published
+    state.publication_time = publication_time
+    state.training_time = training_time
+    state.queue_tokens = queue_tokens
+    state.ring_head = head
+    state.ring_tail = tail
+    state.in_flight = in_flight
+    state.in_flight_tokens = in_flight_tokens
+    state.idle = idle
+    state.next_rollout = next_rollout
+    state.max_queue = max_queue
+    state.generated_tokens = generated_tokens
+    state.generated_rollouts = generated_rollouts
+    state.backpressure_ticks = backpressure_ticks
+    state.idle_slot_ticks = idle_slot_ticks
+    state.trainer_wait_ticks = trainer_wait_ticks
+    state.events += event_budget - events_left
+    state.queue_token_ticks = queue_token_ticks
     return status

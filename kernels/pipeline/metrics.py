@@ -58,9 +58,9 @@ FLOAT_METRICS: tuple[Metric, ...] = (
 METRICS: tuple[Metric, ...] = INTEGER_METRICS + FLOAT_METRICS
 METRIC_BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}
 
-# --- what the general engine reports on top (levels 2 and 3) ---
+# --- what the general loop reports on top (levels 2 and 3) ---
 
-ENGINE_INTEGER_METRICS: tuple[Metric, ...] = (
+GENERAL_INTEGER_METRICS: tuple[Metric, ...] = (
     Metric("trained_groups", "int64", "groups", "groups trained"),
     Metric("generated_groups", "int64", "groups", "groups whose last member completed"),
     Metric("admitted_groups", "int64", "groups", "groups admitted"),
@@ -84,7 +84,7 @@ ENGINE_INTEGER_METRICS: tuple[Metric, ...] = (
     ),
 )
 
-ENGINE_FLOAT_METRICS: tuple[Metric, ...] = (
+GENERAL_FLOAT_METRICS: tuple[Metric, ...] = (
     Metric("mean_start_lag", "float64", "versions", "trainer's version less behaviour version at the start"),
     Metric(
         "mean_dequeue_lag", "float64", "versions", "lag when taken by the trainer, mean over trained rollouts"
@@ -112,10 +112,122 @@ ENGINE_FLOAT_METRICS: tuple[Metric, ...] = (
     Metric("last_progress_seconds", "float64", "s", "time of the last event"),
 )
 
-ENGINE_METRICS: tuple[Metric, ...] = ENGINE_INTEGER_METRICS + ENGINE_FLOAT_METRICS
-METRIC_BY_NAME.update({metric.name: metric for metric in ENGINE_METRICS})
+GENERAL_METRICS: tuple[Metric, ...] = GENERAL_INTEGER_METRICS + GENERAL_FLOAT_METRICS
+METRIC_BY_NAME.update({metric.name: metric for metric in GENERAL_METRICS})
+
+# What the general loop sums after the warm-up; in the order of a saved run, so new ones go to the end.
+GENERAL_SUMS = (
+    "updates",
+    "batches",
+    "trained_tokens",
+    "trained_rollouts",
+    "trained_groups",
+    "generated_tokens",
+    "generated_rollouts",
+    "generated_groups",
+    "discarded_tokens",
+    "discarded_groups",
+    "filtered_tokens",
+    "filtered_groups",
+    "evicted_tokens",
+    "evicted_groups",
+    "cancelled_tokens",
+    "cancelled_groups",
+    "wasted_tokens",
+    "requeued_groups",
+    "admitted_groups",
+    "left_tokens",  # drawn lengths of the groups that left
+    "left_rollouts",
+    "syncs",
+    "max_queue",  # -1: the measured span has not begun
+    "max_lag",
+    "lag_start_sum",  # over trained rollouts, in updates …
+    "lag_dequeue_sum",
+    "lag_training_sum",
+    "lag_end_sum",
+    "sync_lag_dequeue_sum",  # … and in publications
+    "sync_lag_training_sum",
+    "backpressure_ticks",
+    "idle_slot_ticks",
+    "batch_rows",
+    "timeline_rows",
+)
 
 # Why slots are idle and why the trainer waits, in the order of precedence; each limit of the ledger follows
 # the slots' list with a name of its own.
 SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "sequential")
 TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch")
+
+
+class MetricAttributes:
+    """Every metric as an attribute of a result, for editors and type checkers; the tables above rule.
+
+    Metrics of levels 2 and 3 are there when the run has such a level.
+    """
+
+    updates: int
+    trained_tokens: int
+    trained_rollouts: int
+    generated_tokens: int
+    generated_rollouts: int
+    discarded_tokens: int
+    discarded_rollouts: int
+    syncs: int
+    max_queue_tokens_observed: int
+    max_lag_observed: int
+    final_version: int
+    queued_tokens: int
+    in_training_tokens: int
+    stalled: bool
+    trained_tokens_per_second: float
+    effective_tokens_per_second: float
+    backpressure_seconds: float
+    idle_slot_seconds: float
+    mean_queue_tokens: float
+    mean_lag: float
+    mean_normalized_ess: float
+    min_normalized_ess: float
+    mean_expected_normalized_ess: float
+    seconds_per_update: float
+    trainer_wait_seconds: float
+    trainer_utilization: float
+    rollout_utilization: float
+    seconds_since_last_update: float
+
+    trained_groups: int
+    generated_groups: int
+    admitted_groups: int
+    discarded_groups: int
+    filtered_groups: int
+    filtered_tokens: int
+    evicted_groups: int
+    evicted_tokens: int
+    cancelled_groups: int
+    cancelled_tokens: int
+    wasted_tokens: int
+    requeued_groups: int
+    queued_groups: int
+    running_groups: int
+    prefetched_groups: int
+    unfinished_group_tokens: int
+    mean_start_lag: float
+    mean_dequeue_lag: float
+    mean_rollout_lag: float
+    mean_dequeue_lag_publications: float
+    mean_rollout_lag_publications: float
+    mean_end_lag: float
+    mean_token_lag: float
+    length_bias_law: float
+    length_bias_drawn: float
+    slots_busy_seconds: float
+    slots_publication_seconds: float
+    slots_max_running_seconds: float
+    slots_one_batch_seconds: float
+    slots_token_cap_seconds: float
+    slots_sequential_seconds: float
+    slots_limits_seconds: float
+    trainer_busy_seconds: float
+    trainer_publication_seconds: float
+    trainer_running_groups_seconds: float
+    trainer_batch_seconds: float
+    last_progress_seconds: float

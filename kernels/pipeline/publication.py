@@ -1,4 +1,4 @@
-"""The publication channel of the general engine, and the cancellation of running groups that are too old.
+"""The publication channel of the general loop, and the cancellation of running groups that are too old.
 
 A publication is `draining` (style `drain`: until no group runs), then in `transfer` for `sync_seconds`.
 Styles `pause` and `abort` stop decoding during the transfer, and what is in flight goes on under the new
@@ -21,8 +21,7 @@ from .clock import (
     take_off_clock,
 )
 from .groups import _retire_kernel, decile_of, leave_live
-from .lean import ticks_of
-from .state import (
+from .records import (
     ABORT,
     CANCELLED,
     CHANNEL_DRAINING,
@@ -33,201 +32,148 @@ from .state import (
     DRAIN,
     DUE,
     EMPTY,
-    G_LIVE_NEXT,
-    G_RUNNING,
-    G_STARTED,
-    G_STATE,
-    G_VERSION,
+    GROUP_RUNNING,
     H_CANCELLED_DECILES,
-    L_DONE,
-    L_GROUP,
-    L_IDLE_STACK,
-    L_MEMBER,
-    L_PHASE,
-    M_DECODE_TICKS,
-    M_ROW,
-    M_SLOT,
-    M_START,
-    M_TOKENS,
-    M_VERSION,
     NEVER,
-    O_OUTCOME,
-    P_GROUP_SIZE,
-    P_LEAVES,
-    P_MAX_LAG,
-    P_PUBLICATION,
-    P_RECORD_ROLLOUTS,
-    P_REQUEUE,
-    P_SLOTS,
-    P_SYNC_TICKS,
-    P_WORK_UNIT,
     PAUSE,
-    PF_REPREFILL_RATE,
-    PF_RESUME_SECONDS,
-    S_CANCELLED_GROUPS,
-    S_CANCELLED_TOKENS,
-    S_CHANNEL,
-    S_COST,
-    S_DECODING,
-    S_DUE,
-    S_IDLE,
-    S_IN_FLIGHT_TOKENS,
-    S_LEFT_ROLLOUTS,
-    S_LEFT_TOKENS,
-    S_NOW,
-    S_PUBLICATION_TIME,
-    S_PUBLICATION_VERSION,
-    S_PUBLICATIONS,
-    S_PUBLISHED,
-    S_RUNNING,
-    S_STARTING,
-    S_STOPPED,
-    S_SYNCS,
-    S_VERSION,
-    S_WAITING_VERSION,
-    S_WASTED_TOKENS,
 )
+from .ticks import ticks
+
+ticks_of = jit(inline=True)(ticks)
 
 
 @jit(counted=False)
-def _abort_kernel(params, rates, state, slots, version_work, members, time_tree, work_tree):
+def _abort_kernel(parameters, state, arrays):
     """Take every decoding rollout off the clock, until its tokens are prefilled again after the transfer."""
-    leaves = params[P_LEAVES]
-    size = params[P_GROUP_SIZE]
-    back = state[S_NOW] + params[P_SYNC_TICKS]
-    for slot in range(params[P_SLOTS]):
-        if slots[slot, L_PHASE] != DECODING:
+    slots = arrays.slots
+    members = arrays.members
+    leaves = parameters.leaves
+    size = parameters.group_size
+    back = state.now + parameters.sync_ticks
+    for slot in range(parameters.slots):
+        if slots[slot].phase != DECODING:
             continue
-        member = slots[slot, L_GROUP] * size + slots[slot, L_MEMBER]
-        account_work(
-            state, slots, version_work, slot, newer_versions(params, state, members[member, M_VERSION])
-        )
-        delay = rates[PF_RESUME_SECONDS]
-        if rates[PF_REPREFILL_RATE] > 0.0:
+        member = slots[slot].group * size + slots[slot].member
+        account_work(state, slots, slot, newer_versions(parameters, state, members[member].version))
+        delay = parameters.resume_seconds
+        if parameters.reprefill_rate > 0.0:
             tokens = share_done(
-                members[member, M_TOKENS],
-                slots[slot, L_DONE],
-                members[member, M_DECODE_TICKS],
-                params[P_WORK_UNIT],
+                members[member].tokens,
+                slots[slot].done,
+                members[member].decode_ticks,
+                parameters.work_unit,
             )
-            delay = delay + np.float64(tokens) / rates[PF_REPREFILL_RATE]
-        take_off_clock(state, slots, work_tree, leaves, slot)
-        set_key(time_tree, leaves, slot, quiet_key(params, back + ticks_of(delay), slot))
-    state[S_COST] += params[P_SLOTS]
+            delay = delay + np.float64(tokens) / parameters.reprefill_rate
+        take_off_clock(state, slots, arrays.work_tree, leaves, slot)
+        set_key(arrays.time_tree, leaves, slot, quiet_key(parameters, back + ticks_of(delay), slot))
+    state.cost += parameters.slots
 
 
 @jit(counted=False)
-def _channel_kernel(params, rates, state, slots, version_work, members, time_tree, work_tree, measured):
+def _channel_kernel(parameters, state, arrays, measured):
     """Let the channel go on as far as it can in this tick: start, transfer, complete, start the next."""
-    style = params[P_PUBLICATION]
+    slots = arrays.slots
+    members = arrays.members
+    style = parameters.publication
     while True:
-        if state[S_CHANNEL] == CHANNEL_FREE:
-            if state[S_WAITING_VERSION] < 0:
+        if state.channel == CHANNEL_FREE:
+            if state.waiting_version < 0:
                 return
-            state[S_PUBLICATION_VERSION] = state[S_WAITING_VERSION]
-            state[S_WAITING_VERSION] = -1
-            state[S_CHANNEL] = CHANNEL_DRAINING
-        if state[S_CHANNEL] == CHANNEL_DRAINING:
-            if style == DRAIN and state[S_RUNNING] > 0:
+            state.publication_version = state.waiting_version
+            state.waiting_version = -1
+            state.channel = CHANNEL_DRAINING
+        if state.channel == CHANNEL_DRAINING:
+            if style == DRAIN and state.running > 0:
                 return
-            state[S_CHANNEL] = CHANNEL_TRANSFER
-            state[S_PUBLICATION_TIME] = state[S_NOW] + params[P_SYNC_TICKS]
+            state.channel = CHANNEL_TRANSFER
+            state.publication_time = state.now + parameters.sync_ticks
             if style >= PAUSE:
-                state[S_STOPPED] = 1
+                state.stopped = 1
             if style == ABORT:
-                _abort_kernel(params, rates, state, slots, version_work, members, time_tree, work_tree)
-        if state[S_PUBLICATION_TIME] > state[S_NOW]:
+                _abort_kernel(parameters, state, arrays)
+        if state.publication_time > state.now:
             return
         if style >= PAUSE:
-            for slot in range(params[P_SLOTS]):
-                if slots[slot, L_PHASE] == DECODING:
-                    member = slots[slot, L_GROUP] * params[P_GROUP_SIZE] + slots[slot, L_MEMBER]
-                    versions = newer_versions(params, state, members[member, M_VERSION])
-                    account_work(state, slots, version_work, slot, versions)
-            state[S_COST] += params[P_SLOTS]
-        state[S_PUBLISHED] = state[S_PUBLICATION_VERSION]
-        state[S_CHANNEL] = CHANNEL_FREE
-        state[S_PUBLICATION_TIME] = NEVER
-        state[S_STOPPED] = 0
-        state[S_PUBLICATIONS] += 1
+            for slot in range(parameters.slots):
+                if slots[slot].phase == DECODING:
+                    member = slots[slot].group * parameters.group_size + slots[slot].member
+                    versions = newer_versions(parameters, state, members[member].version)
+                    account_work(state, slots, slot, versions)
+            state.cost += parameters.slots
+        state.published = state.publication_version
+        state.channel = CHANNEL_FREE
+        state.publication_time = NEVER
+        state.stopped = 0
+        state.publications += 1
         if measured:
-            state[S_SYNCS] += 1
+            state.syncs += 1
 
 
 @jit(counted=False)
-def _free_slot_kernel(params, state, slots, time_tree, work_tree, slot):
+def _free_slot_kernel(parameters, state, arrays, slot):
     """Empty a slot whose rollout is cancelled; the slot freed last is used first."""
-    leaves = params[P_LEAVES]
-    phase = slots[slot, L_PHASE]
+    slots = arrays.slots
+    leaves = parameters.leaves
+    phase = slots[slot].phase
     if phase == DECODING:
-        set_key(work_tree, leaves, slot, np.int64(NEVER))
-        state[S_DECODING] -= 1
+        set_key(arrays.work_tree, leaves, slot, np.int64(NEVER))
+        state.decoding -= 1
     elif phase == DUE:
-        state[S_DUE] -= 1
-    set_key(time_tree, leaves, slot, np.int64(NEVER))
-    slots[slot, L_PHASE] = EMPTY
-    slots[state[S_IDLE], L_IDLE_STACK] = slot
-    state[S_IDLE] += 1
+        state.due -= 1
+    set_key(arrays.time_tree, leaves, slot, np.int64(NEVER))
+    slots[slot].phase = EMPTY
+    slots[state.idle].idle_stack = slot
+    state.idle += 1
 
 
 @jit(counted=False)
-def _cancel_running_kernel(
-    params,
-    state,
-    slots,
-    groups,
-    members,
-    histograms,
-    decile_edges,
-    time_tree,
-    work_tree,
-    rollout_rows,
-    measured,
-):
+def _cancel_running_kernel(parameters, state, tables, arrays, measured):
     """Cancel every running group that is too old, in the order of admission, members as they started."""
-    size = params[P_GROUP_SIZE]
-    oldest_kept = state[S_VERSION] - params[P_MAX_LAG]
-    record = groups[0, G_LIVE_NEXT]
+    groups = arrays.groups
+    members = arrays.members
+    size = parameters.group_size
+    oldest_kept = state.version - parameters.max_lag
+    record = groups[0].live_next
     while record != 0:
-        after = groups[record, G_LIVE_NEXT]
-        state[S_COST] += 1
-        version = groups[record, G_VERSION]
-        if groups[record, G_STATE] != G_RUNNING or version < 0 or version >= oldest_kept:
+        after = groups[record].live_next
+        state.cost += 1
+        version = groups[record].version
+        if groups[record].state != GROUP_RUNNING or version < 0 or version >= oldest_kept:
             record = after
             continue
-        for member in range(record * size, record * size + groups[record, G_STARTED]):
-            tokens = members[member, M_TOKENS]
-            slot = members[member, M_SLOT]
+        for member in range(record * size, record * size + groups[record].started):
+            tokens = members[member].tokens
+            slot = members[member].slot
             done = tokens
             if slot == COMPLETED:
                 if measured:
-                    state[S_CANCELLED_TOKENS] += tokens
+                    state.cancelled_tokens += tokens
             else:
                 done = member_tokens_done(
-                    params,
+                    parameters,
                     state,
-                    slots,
+                    arrays.slots,
                     slot,
                     tokens,
-                    members[member, M_DECODE_TICKS],
-                    members[member, M_START],
-                    state[S_NOW],
+                    members[member].decode_ticks,
+                    members[member].start,
+                    state.now,
                 )
-                state[S_IN_FLIGHT_TOKENS] -= tokens
-                _free_slot_kernel(params, state, slots, time_tree, work_tree, slot)
+                state.in_flight_tokens -= tokens
+                _free_slot_kernel(parameters, state, arrays, slot)
             if measured:
-                state[S_WASTED_TOKENS] += done
-                state[S_LEFT_TOKENS] += tokens
-                state[S_LEFT_ROLLOUTS] += 1
-                histograms[H_CANCELLED_DECILES, decile_of(tokens, decile_edges)] += 1
-            if params[P_RECORD_ROLLOUTS] == 1:
-                rollout_rows[members[member, M_ROW], O_OUTCOME] = CANCELLED
-        state[S_COST] += groups[record, G_STARTED]
+                state.wasted_tokens += done
+                state.left_tokens += tokens
+                state.left_rollouts += 1
+                arrays.histograms[H_CANCELLED_DECILES, decile_of(tokens, tables.decile_edges)] += 1
+            if parameters.record_rollouts == 1:
+                arrays.rollout_rows[members[member].row].outcome = CANCELLED
+        state.cost += groups[record].started
         if measured:
-            state[S_CANCELLED_GROUPS] += 1
-        if state[S_STARTING] == record:
-            state[S_STARTING] = after
-        state[S_RUNNING] -= 1
-        leave_live(params, state, groups, record)
-        _retire_kernel(params, state, groups, record, params[P_REQUEUE] == 1, measured)
+            state.cancelled_groups += 1
+        if state.starting == record:
+            state.starting = after
+        state.running -= 1
+        leave_live(parameters, state, groups, record)
+        _retire_kernel(parameters, state, groups, record, parameters.requeue == 1, measured)
         record = after

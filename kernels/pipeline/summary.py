@@ -1,167 +1,207 @@
-"""What a run of the general engine reports: the measured sums of a state, closed at the end of the run.
+"""What a run reports: the measured sums of a state, closed at the end of the run.
 
-Closing changes nothing in the state, so a run can be summarised at any stop and still go on. This is plain
-Python, because it runs once per run. Sums stay whole numbers until the last division.
+Closing changes nothing in the state, so a run can be summarised at any stop and still go on. Sums stay whole
+numbers until the last division.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from . import state as at
-from .metrics import SLOT_CONSTRAINTS, TRAINER_CONSTRAINTS
+from .._jit import jit
+from .records import (
+    CHANNEL_FREE,
+    GROUP_POPPED,
+    GROUP_RUNNING,
+    NEVER,
+    SLOTS_BUSY,
+    SLOTS_FIRST_LIMIT,
+    SLOTS_MAX_RUNNING,
+    SLOTS_ONE_BATCH,
+    SLOTS_PUBLICATION,
+    SLOTS_SEQUENTIAL,
+    SLOTS_TOKEN_CAP,
+    TRAINER_BATCH,
+    TRAINER_BUSY,
+    TRAINER_PUBLICATION,
+    TRAINER_RUNNING_GROUPS,
+)
 
 
-def _ratio(top: float, bottom: float) -> float:
+@jit(inline=True)
+def _ratio(top, bottom):
     """Divide, NaN where there is nothing to average."""
-    return top / bottom if bottom > 0 else math.nan
+    return top / bottom if bottom > 0.0 else math.nan
 
 
-def engine_metrics(
-    params: np.ndarray,
-    rates: np.ndarray,
-    state: np.ndarray,
-    sums: np.ndarray,
-    groups: np.ndarray,
-    slot_ticks: np.ndarray,
-    trainer_ticks: np.ndarray,
-) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Close a run that has reached its end.
+@jit(inline=True)
+def _end_ticks(parameters, state):
+    """Return the end of a run, and the ticks from its last event to there inside the measured span."""
+    end = state.now if state.ended == 1 else parameters.horizon
+    return end, max(np.int64(0), end - max(state.now, parameters.warmup))
 
-    Parameters
-    ----------
-    params, rates, state, sums, groups, slot_ticks, trainer_ticks : ndarray
-        The arrays of the event loop's kernel.
 
-    Returns
-    -------
-    tuple
-        Metrics by name, slot ticks by cause, trainer ticks by cause.
+@jit
+def _write_core_kernel(parameters, state, metrics, batches, wait_ticks, idle_cap_closes, nothing_under_way):
+    """Write the metrics that both loops report in one way.
+
+    parameters PARAMETERS, state and metrics LEAN_… or GENERAL_…; batches int64 trained in the measured span;
+    wait_ticks int64 of the trainer; idle_cap_closes bool, whether the token cap holds idle slots back since
+    the last event; nothing_under_way bool, whether neither a step nor a publication is.
     """
-    whole, value, real = params.tolist(), state.tolist(), sums.tolist()
-    now, warmup = value[at.S_NOW], whole[at.P_WARMUP]
-    end = now if value[at.S_ENDED] else whole[at.P_HORIZON]
-    # The last stretch, from the last event to the end, inside the measured span.
-    tail_ticks = max(0, end - max(now, warmup))
-    measured_ticks = max(0, end - warmup)
-    idle, slots = value[at.S_IDLE], whole[at.P_SLOTS]
-    slot_ticks, trainer_ticks = slot_ticks.copy(), trainer_ticks.copy()
-    slot_ticks[value[at.S_IDLE_CAUSE]] += idle * tail_ticks
-    slot_ticks[at.C_BUSY] += (slots - idle) * tail_ticks
-    trainer_ticks[value[at.S_TRAINER_CAUSE]] += tail_ticks
-    metrics = _level_1_integers(value, whole)
-    metrics |= _level_1_floats(value, whole, real, end, tail_ticks, measured_ticks, int(trainer_ticks[0]))
-    metrics |= _group_integers(value, groups)
-    metrics |= _lags_and_biases(value, real, float(rates[at.PF_MEAN_TOKENS]))
-    by_slot = slot_ticks.tolist()
-    for name, bound_ticks in zip(SLOT_CONSTRAINTS, by_slot):
-        metrics[f"slots_{name}_seconds"] = bound_ticks / 1e6
-    metrics["slots_limits_seconds"] = sum(by_slot[at.C_FIRST_LIMIT :]) / 1e6
-    for name, bound_ticks in zip(TRAINER_CONSTRAINTS, trainer_ticks.tolist()):
-        metrics[f"trainer_{name}_seconds"] = bound_ticks / 1e6
-    metrics["last_progress_seconds"] = now / 1e6
-    return metrics, slot_ticks, trainer_ticks
-
-
-def _level_1_integers(value: list[int], whole: list[int]) -> dict[str, Any]:
-    idle_trainer = value[at.S_TRAINING] == 0
-    nothing_runs = value[at.S_IDLE] == whole[at.P_SLOTS]
-    nothing_published = value[at.S_CHANNEL] == at.CHANNEL_FREE
-    measured_queue = value[at.S_MAX_QUEUE]
-    return {
-        "updates": value[at.S_UPDATES],
-        "trained_tokens": value[at.S_TRAINED_TOKENS],
-        "trained_rollouts": value[at.S_TRAINED_ROLLOUTS],
-        "generated_tokens": value[at.S_GENERATED_TOKENS],
-        "generated_rollouts": value[at.S_GENERATED_ROLLOUTS],
-        "discarded_tokens": value[at.S_DISCARDED_TOKENS],
-        "discarded_rollouts": value[at.S_DISCARDED_GROUPS] * whole[at.P_GROUP_SIZE],
-        "syncs": value[at.S_SYNCS],
-        "max_queue_tokens_observed": measured_queue if measured_queue >= 0 else value[at.S_QUEUE_TOKENS],
-        "max_lag_observed": value[at.S_MAX_LAG],
-        "final_version": value[at.S_VERSION],
-        "queued_tokens": value[at.S_QUEUE_TOKENS],
-        "in_training_tokens": value[at.S_POPPED_TOKENS],
-        "stalled": int(nothing_runs and idle_trainer and nothing_published),
-    }
-
-
-def _level_1_floats(
-    value: list[int],
-    whole: list[int],
-    real: list[float],
-    end: int,
-    tail_ticks: int,
-    measured_ticks: int,
-    busy_ticks: int,
-) -> dict[str, float]:
-    seconds = measured_ticks / 1e6
-    idle = value[at.S_IDLE]
-    queue_ticks = real[at.F_QUEUE_TOKEN_TICKS] + float(value[at.S_QUEUE_TOKENS]) * float(tail_ticks)
-    idle_ticks = value[at.S_IDLE_SLOT_TICKS] + idle * tail_ticks
-    backpressure_ticks = value[at.S_BACKPRESSURE_TICKS]
-    if idle > 0 and value[at.S_CAP_CLOSED]:
+    end, tail_ticks = _end_ticks(parameters, state)
+    measured_ticks = max(np.int64(0), end - parameters.warmup)
+    measured_seconds = measured_ticks / 1e6
+    queue_token_ticks = state.queue_token_ticks + np.float64(state.queue_tokens) * np.float64(tail_ticks)
+    idle_slot_ticks = state.idle_slot_ticks + state.idle * tail_ticks
+    backpressure_ticks = state.backpressure_ticks
+    if state.idle > 0 and idle_cap_closes:
         backpressure_ticks += tail_ticks
-    slot_ticks = whole[at.P_SLOTS] * measured_ticks
-    updates, batches = value[at.S_UPDATES], value[at.S_BATCHES]
-    return {
-        "trained_tokens_per_second": _ratio(float(value[at.S_TRAINED_TOKENS]), seconds),
-        "effective_tokens_per_second": _ratio(real[at.F_EFFECTIVE_TOKENS], seconds),
-        "backpressure_seconds": backpressure_ticks / 1e6,
-        "idle_slot_seconds": idle_ticks / 1e6,
-        "mean_queue_tokens": _ratio(queue_ticks, float(measured_ticks)),
-        "mean_lag": _ratio(real[at.F_LAG_SUM], batches),
-        "mean_normalized_ess": _ratio(real[at.F_ESS_SUM], batches),
-        "min_normalized_ess": real[at.F_ESS_MIN] if batches else math.nan,
-        "mean_expected_normalized_ess": _ratio(real[at.F_EXPECTED_ESS_SUM], batches),
-        "seconds_per_update": _ratio(seconds, updates),
-        "trainer_wait_seconds": (measured_ticks - busy_ticks) / 1e6,
-        "trainer_utilization": _ratio(float(busy_ticks), float(measured_ticks)),
-        "rollout_utilization": _ratio(float(slot_ticks - idle_ticks), float(slot_ticks)),
-        "seconds_since_last_update": (end - value[at.S_LAST_UPDATE_TIME]) / 1e6,
-    }
+    slot_ticks = parameters.slots * measured_ticks
+
+    metrics.updates = state.updates
+    metrics.trained_tokens = state.trained_tokens
+    metrics.trained_rollouts = state.trained_rollouts
+    metrics.generated_tokens = state.generated_tokens
+    metrics.generated_rollouts = state.generated_rollouts
+    metrics.discarded_tokens = state.discarded_tokens
+    metrics.syncs = state.syncs
+    metrics.max_queue_tokens_observed = state.max_queue if state.max_queue >= 0 else state.queue_tokens
+    metrics.max_lag_observed = state.max_lag
+    metrics.final_version = state.version
+    metrics.queued_tokens = state.queue_tokens
+    metrics.stalled = 1 if state.idle == parameters.slots and nothing_under_way else 0
+
+    metrics.trained_tokens_per_second = _ratio(np.float64(state.trained_tokens), measured_seconds)
+    metrics.effective_tokens_per_second = _ratio(state.effective_tokens, measured_seconds)
+    metrics.backpressure_seconds = backpressure_ticks / 1e6
+    metrics.idle_slot_seconds = idle_slot_ticks / 1e6
+    metrics.mean_queue_tokens = _ratio(queue_token_ticks, np.float64(measured_ticks))
+    metrics.mean_lag = _ratio(state.lag_sum, np.float64(batches))
+    metrics.mean_normalized_ess = _ratio(state.ess_sum, np.float64(batches))
+    metrics.min_normalized_ess = state.ess_min if batches > 0 else math.nan
+    metrics.mean_expected_normalized_ess = _ratio(state.expected_ess_sum, np.float64(batches))
+    metrics.seconds_per_update = _ratio(measured_seconds, np.float64(state.updates))
+    metrics.trainer_wait_seconds = wait_ticks / 1e6
+    metrics.trainer_utilization = _ratio(np.float64(measured_ticks - wait_ticks), np.float64(measured_ticks))
+    metrics.rollout_utilization = _ratio(np.float64(slot_ticks - idle_slot_ticks), np.float64(slot_ticks))
+    metrics.seconds_since_last_update = (end - state.last_update_time) / 1e6
 
 
-def _group_integers(value: list[int], groups: np.ndarray) -> dict[str, int]:
-    running = groups[:, at.G_STATE] == at.G_RUNNING
-    popped = int(np.count_nonzero(groups[:, at.G_STATE] == at.G_POPPED))
-    if value[at.S_TRAINING]:
-        popped -= int(groups[value[at.S_POPPED_HEAD], at.G_BATCH_GROUPS])
-    return {
-        "trained_groups": value[at.S_TRAINED_GROUPS],
-        "generated_groups": value[at.S_GENERATED_GROUPS],
-        "admitted_groups": value[at.S_ADMITTED_GROUPS],
-        "discarded_groups": value[at.S_DISCARDED_GROUPS],
-        "filtered_groups": value[at.S_FILTERED_GROUPS],
-        "filtered_tokens": value[at.S_FILTERED_TOKENS],
-        "evicted_groups": value[at.S_EVICTED_GROUPS],
-        "evicted_tokens": value[at.S_EVICTED_TOKENS],
-        "cancelled_groups": value[at.S_CANCELLED_GROUPS],
-        "cancelled_tokens": value[at.S_CANCELLED_TOKENS],
-        "wasted_tokens": value[at.S_WASTED_TOKENS],
-        "requeued_groups": value[at.S_REQUEUED_GROUPS],
-        "queued_groups": value[at.S_QUEUE_GROUPS],
-        "running_groups": value[at.S_RUNNING],
-        "prefetched_groups": popped,
-        "unfinished_group_tokens": int(groups[running, at.G_TOKENS].sum()),
-    }
+@jit
+def lean_metrics_kernel(parameters, state, metrics):
+    """Write the metrics of a run of the lean loop that has reached its end.
+
+    parameters PARAMETERS[1], state LEAN_STATE[1]; metrics LEAN_REPORT[1] is filled.
+    """
+    parameters = parameters[0]
+    state = state[0]
+    metrics = metrics[0]
+    _end, tail_ticks = _end_ticks(parameters, state)
+    trainer_is_idle = state.training_time == NEVER
+    _write_core_kernel(
+        parameters,
+        state,
+        metrics,
+        state.updates,
+        state.trainer_wait_ticks + (tail_ticks if trainer_is_idle else np.int64(0)),
+        parameters.sequential == 0,
+        trainer_is_idle and state.publication_time == NEVER,
+    )
+    metrics.discarded_rollouts = state.discarded_rollouts
+    metrics.in_training_tokens = np.int64(0) if trainer_is_idle else state.training_tokens
 
 
-def _lags_and_biases(value: list[int], real: list[float], law_mean: float) -> dict[str, float]:
-    rollouts = value[at.S_TRAINED_ROLLOUTS]
-    trained_mean = _ratio(value[at.S_TRAINED_TOKENS], rollouts)
-    left_mean = _ratio(value[at.S_LEFT_TOKENS], value[at.S_LEFT_ROLLOUTS])
-    return {
-        "mean_start_lag": _ratio(value[at.S_LAG_START_SUM], rollouts),
-        "mean_dequeue_lag": _ratio(value[at.S_LAG_DEQUEUE_SUM], rollouts),
-        "mean_rollout_lag": _ratio(value[at.S_LAG_TRAINING_SUM], rollouts),
-        "mean_dequeue_lag_publications": _ratio(value[at.S_SYNC_LAG_DEQUEUE_SUM], rollouts),
-        "mean_rollout_lag_publications": _ratio(value[at.S_SYNC_LAG_TRAINING_SUM], rollouts),
-        "mean_end_lag": _ratio(value[at.S_LAG_END_SUM], rollouts),
-        "mean_token_lag": _ratio(real[at.F_TOKEN_LAG_SUM], value[at.S_TRAINED_TOKENS]),
-        "length_bias_law": trained_mean / law_mean,
-        "length_bias_drawn": trained_mean / left_mean,
-    }
+@jit
+def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_ticks):
+    """Write the metrics of a run of the general loop that has reached its end.
+
+    parameters PARAMETERS[1], arrays GeneralArrays; metrics GENERAL_REPORT[1] is filled; slot_ticks and
+    trainer_ticks, copies of those of `arrays`, are closed at the end.
+    """
+    parameters = parameters[0]
+    state = arrays.state[0]
+    metrics = metrics[0]
+    end, tail_ticks = _end_ticks(parameters, state)
+    slot_ticks[state.idle_cause] += state.idle * tail_ticks
+    slot_ticks[SLOTS_BUSY] += (parameters.slots - state.idle) * tail_ticks
+    trainer_ticks[state.trainer_cause] += tail_ticks
+    _write_core_kernel(
+        parameters,
+        state,
+        metrics,
+        state.batches,
+        max(np.int64(0), end - parameters.warmup) - trainer_ticks[TRAINER_BUSY],
+        state.cap_closed == 1,
+        state.training == 0 and state.channel == CHANNEL_FREE,
+    )
+    metrics.discarded_rollouts = state.discarded_groups * parameters.group_size
+    metrics.in_training_tokens = state.popped_tokens
+    _write_groups_kernel(state, arrays.groups, metrics)
+    _write_lags_kernel(parameters, state, metrics)
+
+    metrics.slots_busy_seconds = slot_ticks[SLOTS_BUSY] / 1e6
+    metrics.slots_publication_seconds = slot_ticks[SLOTS_PUBLICATION] / 1e6
+    metrics.slots_max_running_seconds = slot_ticks[SLOTS_MAX_RUNNING] / 1e6
+    metrics.slots_one_batch_seconds = slot_ticks[SLOTS_ONE_BATCH] / 1e6
+    metrics.slots_token_cap_seconds = slot_ticks[SLOTS_TOKEN_CAP] / 1e6
+    metrics.slots_sequential_seconds = slot_ticks[SLOTS_SEQUENTIAL] / 1e6
+    limits_ticks = np.int64(0)
+    for cause in range(SLOTS_FIRST_LIMIT, slot_ticks.shape[0]):
+        limits_ticks += slot_ticks[cause]
+    metrics.slots_limits_seconds = limits_ticks / 1e6
+    metrics.trainer_busy_seconds = trainer_ticks[TRAINER_BUSY] / 1e6
+    metrics.trainer_publication_seconds = trainer_ticks[TRAINER_PUBLICATION] / 1e6
+    metrics.trainer_running_groups_seconds = trainer_ticks[TRAINER_RUNNING_GROUPS] / 1e6
+    metrics.trainer_batch_seconds = trainer_ticks[TRAINER_BATCH] / 1e6
+    metrics.last_progress_seconds = state.now / 1e6
+
+
+@jit
+def _write_groups_kernel(state, groups, metrics):
+    """Write what became of the groups; groups GROUP[g]."""
+    popped = np.int64(0)
+    unfinished_tokens = np.int64(0)
+    for record in range(groups.shape[0]):
+        group = groups[record]
+        if group.state == GROUP_POPPED:
+            popped += 1
+        elif group.state == GROUP_RUNNING:
+            unfinished_tokens += group.tokens
+    if state.training == 1:
+        popped -= groups[state.popped_head].batch_groups
+    metrics.trained_groups = state.trained_groups
+    metrics.generated_groups = state.generated_groups
+    metrics.admitted_groups = state.admitted_groups
+    metrics.discarded_groups = state.discarded_groups
+    metrics.filtered_groups = state.filtered_groups
+    metrics.filtered_tokens = state.filtered_tokens
+    metrics.evicted_groups = state.evicted_groups
+    metrics.evicted_tokens = state.evicted_tokens
+    metrics.cancelled_groups = state.cancelled_groups
+    metrics.cancelled_tokens = state.cancelled_tokens
+    metrics.wasted_tokens = state.wasted_tokens
+    metrics.requeued_groups = state.requeued_groups
+    metrics.queued_groups = state.queue_groups
+    metrics.running_groups = state.running
+    metrics.prefetched_groups = popped
+    metrics.unfinished_group_tokens = unfinished_tokens
+
+
+@jit
+def _write_lags_kernel(parameters, state, metrics):
+    """Write mean lags of the trained rollouts, and how their mean length differs."""
+    rollouts = np.float64(state.trained_rollouts)
+    trained_mean = _ratio(np.float64(state.trained_tokens), rollouts)
+    left_mean = _ratio(np.float64(state.left_tokens), np.float64(state.left_rollouts))
+    metrics.mean_start_lag = _ratio(np.float64(state.lag_start_sum), rollouts)
+    metrics.mean_dequeue_lag = _ratio(np.float64(state.lag_dequeue_sum), rollouts)
+    metrics.mean_rollout_lag = _ratio(np.float64(state.lag_training_sum), rollouts)
+    metrics.mean_dequeue_lag_publications = _ratio(np.float64(state.sync_lag_dequeue_sum), rollouts)
+    metrics.mean_rollout_lag_publications = _ratio(np.float64(state.sync_lag_training_sum), rollouts)
+    metrics.mean_end_lag = _ratio(np.float64(state.lag_end_sum), rollouts)
+    metrics.mean_token_lag = _ratio(state.token_lag_sum, np.float64(state.trained_tokens))
+    metrics.length_bias_law = trained_mean / parameters.mean_tokens
+    metrics.length_bias_drawn = trained_mean / left_mean

@@ -1,1 +1,7 @@
 """Failures: how often to write a checkpoint and what it costs."""
+
+from __future__ import annotations
+
+from .._lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -45,7 +45,7 @@ def expected_overhead_fraction(
     *,
     restart_seconds: ArrayLike = 0.0,
 ) -> Floats:
-    """Give the extra seconds per second of useful work, exactly for exponential failures.
+    """Return the extra seconds per second of useful work, exactly for exponential failures.
 
     ``M exp(R / M) (exp((t + d) / M) - 1) / t - 1``; without failures ``d / t``. Infinity means that the run
     is not expected to end in any time that a float64 can hold.
@@ -91,7 +91,7 @@ def expected_run_seconds(
     *,
     restart_seconds: ArrayLike = 0.0,
 ) -> Floats:
-    """Give the expected run time of a job with so much useful work: ``work * (1 + overhead)``.
+    """Return the expected run time of a job with so much useful work: ``work * (1 + overhead)``.
 
     The number of segments is ``work / interval`` and need not be whole (Daly's form); each one ends with a
     save, the last one too.
@@ -137,7 +137,7 @@ def checkpoint_availability(
     *,
     restart_seconds: ArrayLike = 0.0,
 ) -> Floats:
-    """Give the share of the elapsed time that is useful work, first order in the failures.
+    """Return the share of the elapsed time that is useful work, first order in the failures.
 
     ``t / P * M / (M + R + P / 2)`` with the period ``P = t + d``: what ``method="availability"`` maximises.
 

@@ -109,7 +109,7 @@ def optimal_checkpoint_interval(
     method: str = "young",
     restart_seconds: ArrayLike = 0.0,
 ) -> Floats:
-    """Give the best interval between checkpoints: the seconds of useful work, without the saving.
+    """Return the best interval between checkpoints: the seconds of useful work, without the saving.
 
     Young's rule is the default because it is the one people know and costs next to nothing as long as saving
     is short against the time between failures; ``method="exact"`` is as cheap and right for any ratio. For
@@ -208,7 +208,7 @@ def checkpoint_cadence(
     mtbf_seconds: ArrayLike,
     restart_seconds: ArrayLike = 0.0,
 ) -> CheckpointCadence:
-    """Give the overheads of a chosen interval, to first order and exactly.
+    """Return the overheads of a chosen interval, to first order and exactly.
 
     Overheads are per second of useful work, ``d / interval + interval / (2 M) + R / M``: this is the form
     that Young's rule minimises, and at its optimum the first two terms are equal. Shares of the elapsed time

@@ -77,7 +77,7 @@ def _nested_pattern(
 
 
 def multilevel_checkpoints(checkpoint_seconds: ArrayLike, mtbf_seconds: ArrayLike) -> MultilevelCheckpoints:
-    """Give the best interval of each level of storage, the least overhead, and a nested pattern near it.
+    """Return the best interval of each level of storage, the least overhead, and a nested pattern near it.
 
     Parameters
     ----------

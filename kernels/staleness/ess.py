@@ -264,7 +264,7 @@ def _raise_for_bad_group(name: str, groups: Ragged, status: NDArray[np.str_]) ->
 def expected_normalized_ess(
     lag: ArrayLike, drift_per_version: ArrayLike, *, axis: int | None = None
 ) -> Floats:
-    """Give the normalized ESS that rollouts of these lags have on average when there are many of them.
+    """Return the normalized ESS that rollouts of these lags have on average when there are many of them.
 
     Under the simulator's drift model a rollout of lag l has a lognormal weight of mean 1 with log
     standard deviation ``s = drift_per_version * sqrt(l)``, so ``E[w**2] = exp(s**2)`` and the expected

@@ -32,7 +32,7 @@ class LagSummary:
 
 
 def policy_lag(trainer_version: ArrayLike, behaviour_version: ArrayLike) -> Integers:
-    """Give the lag, ``trainer_version - behaviour_version``.
+    """Return the lag, ``trainer_version - behaviour_version``.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def within_lag(
 def sequence_lag(
     trainer_version: ArrayLike, token_versions: ArrayLike, *, mask: ArrayLike | None = None
 ) -> Integers:
-    """Give a rollout's lag by its oldest token.
+    """Return a rollout's lag by its oldest token.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def lag_quantiles(
     mask: ArrayLike | None = None,
     group_offsets: ArrayLike | None = None,
 ) -> Integers:
-    """Give quantiles of the lag: the least lag that at least a fraction q of the rollouts do not exceed.
+    """Return quantiles of the lag: the least lag that at least a fraction q of the rollouts do not exceed.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def lag_quantiles(
 def lag_quantiles_from_counts(
     counts: ArrayLike, quantiles: ArrayLike, *, edges: ArrayLike | None = None
 ) -> Integers:
-    """Give the same quantiles from counts by lag, as a sweep stores them.
+    """Return the same quantiles from counts by lag, as a sweep stores them.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def _fit_generalized_pareto(exceedances: NDArray[np.float64]) -> tuple[float, fl
 
 
 def _pareto_quantiles(shape: float, scale: float, count: int) -> NDArray[np.float64]:
-    """Give the quantiles at (i - 1/2) / count of the fitted distribution."""
+    """Return the quantiles at (i - 1/2) / count of the fitted distribution."""
     survival = np.log1p(-(np.arange(1, count + 1) - 0.5) / count)
     if abs(shape) < 1e-30:
         return -scale * survival
@@ -117,7 +117,7 @@ def pareto_khat(log_weights: ArrayLike, *, relative_efficiency: float = 1.0) -> 
     """
     values = float_values("log_weights", log_weights).reshape(-1)
     efficiency = float(real_numbers("relative_efficiency", relative_efficiency, above=0))
-    ess = effective_sample_size(log_weights=values)  # refuses NaN and plus infinity
+    ess = float(effective_sample_size(log_weights=values))  # refuses NaN and plus infinity
     count = values.size
     tail_count = math.ceil(min(count / 5, 3 * math.sqrt(count / efficiency))) if count else 0
     if tail_count < _LEAST_TAIL:
@@ -143,5 +143,5 @@ def pareto_khat(log_weights: ArrayLike, *, relative_efficiency: float = 1.0) -> 
     smoothed = shifted.copy()
     if math.isfinite(shape):
         smoothed[tail] = np.minimum(np.log(_pareto_quantiles(shape, scale, tail.size) + threshold), 0)
-    smoothed_ess = effective_sample_size(log_weights=smoothed)
+    smoothed_ess = float(effective_sample_size(log_weights=smoothed))
     return ParetoReport(shape, good_limit, tail.size, ess, smoothed_ess, smoothed)

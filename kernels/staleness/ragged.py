@@ -24,7 +24,7 @@ class Ragged(NamedTuple):
 
 
 def offsets_from_lengths(lengths: ArrayLike) -> NDArray[np.int64]:
-    """Give the offsets of groups that lie one after the other.
+    """Return the offsets of groups that lie one after the other.
 
     Parameters
     ----------

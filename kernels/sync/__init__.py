@@ -1,1 +1,7 @@
 """How long weights take from the trainer to the slots, and how often to send them."""
+
+from __future__ import annotations
+
+from .._lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

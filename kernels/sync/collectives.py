@@ -51,7 +51,7 @@ def fan_out_seconds(
     *,
     seconds_per_step: ArrayLike = 0.0,
 ) -> Floats:
-    """Give the time for one sender to send a copy to each receiver: ``n (S / B + step)``.
+    """Return the time for one sender to send a copy to each receiver: ``n (S / B + step)``.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def binomial_tree_seconds(
     *,
     seconds_per_step: ArrayLike = 0.0,
 ) -> Floats:
-    """Give the time of a broadcast by a binomial tree: ``ceil(log2(n + 1)) (S / B + step)``.
+    """Return the time of a broadcast by a binomial tree: ``ceil(log2(n + 1)) (S / B + step)``.
 
     Messages are sent whole; every member that has it passes it on, so the owners double with each round.
 
@@ -135,7 +135,7 @@ def pipelined_chain_seconds(
     chunks: ArrayLike | None = None,
     seconds_per_step: ArrayLike = 0.0,
 ) -> Floats:
-    """Give the time of a broadcast along a chain in chunks: ``(n + k - 1) (S / (k B) + step)``.
+    """Return the time of a broadcast along a chain in chunks: ``(n + k - 1) (S / (k B) + step)``.
 
     NCCL's broadcast is of this kind. More chunks shorten it towards ``S / B``, however many receivers there
     are, until the fixed cost of a step takes over: :func:`best_chain_chunks`.
@@ -186,7 +186,7 @@ def best_chain_chunks(
     receivers: ArrayLike,
     seconds_per_step: ArrayLike,
 ) -> Integers:
-    """Give the number of chunks that makes :func:`pipelined_chain_seconds` shortest.
+    """Return the number of chunks that makes :func:`pipelined_chain_seconds` shortest.
 
     The real optimum is ``sqrt((n - 1) S / (B step))``; the better of the whole numbers beside it is taken.
 
@@ -231,7 +231,7 @@ def best_chain_chunks(
 def ring_all_reduce_seconds(
     payload_bytes: ArrayLike, gigabytes_per_second: ArrayLike, ranks: ArrayLike
 ) -> Floats:
-    """Give the time of a ring all-reduce: ``2 (n - 1) / n`` payloads over one link.
+    """Return the time of a ring all-reduce: ``2 (n - 1) / n`` payloads over one link.
 
     This is nccl-tests' definition of the bus bandwidth of an all-reduce, solved for the time.
 

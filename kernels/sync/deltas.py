@@ -28,7 +28,7 @@ def delta_payload_bytes(
     index_bytes: ArrayLike = 4,
     encoding: str = "index",
 ) -> Floats:
-    """Give the expected bytes of an update that carries the changed elements only.
+    """Return the expected bytes of an update that carries the changed elements only.
 
     ``parameters * changed_fraction * (index_bytes + value_bytes)``, or with a bitmap
     ``parameters / 8 + parameters * changed_fraction * value_bytes``, which is smaller as soon as more than

@@ -75,7 +75,7 @@ class SynchronizationSchedule:
         if np.ndim(self.sync_every) != 0:
             way_out = "Ask one schedule at a time."
             raise ConfigError("sync_every", "must be one number", self.sync_every, way_out)
-        return np.arange(self.updates, dtype=np.int64) % self.sync_every
+        return np.arange(int(self.updates), dtype=np.int64) % self.sync_every
 
 
 def synchronization_schedule(

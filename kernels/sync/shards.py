@@ -31,7 +31,7 @@ def sharded_point_to_point_seconds(
     receiver_gigabytes_per_second: ArrayLike,
     copies: ArrayLike = 1,
 ) -> Floats:
-    """Give the time of an evenly sharded transfer: the slower of the senders' and the receivers' side.
+    """Return the time of an evenly sharded transfer: the slower of the senders' and the receivers' side.
 
     Each sender sends ``copies * S / senders`` bytes and each receiver takes ``copies * S / receivers``.
 
@@ -81,7 +81,7 @@ def point_to_point_seconds(
     sender_gigabytes_per_second: ArrayLike,
     receiver_gigabytes_per_second: ArrayLike,
 ) -> Floats:
-    """Give the time of any many-to-many transfer: the busiest sender or receiver decides.
+    """Return the time of any many-to-many transfer: the busiest sender or receiver decides.
 
     ``max(max_i sum_j bytes[i, j] / sender_rate[i], max_j sum_i bytes[i, j] / receiver_rate[j])``. A table by
     pairs, and not two lists of totals, so that what is sent is what is received.
@@ -139,7 +139,7 @@ def node_fan_out_seconds(
     inner_gigabytes_per_second: ArrayLike,
     staged: bool = True,
 ) -> Floats:
-    """Give the time when each node takes one copy over all its links and spreads it inside.
+    """Return the time when each node takes one copy over all its links and spreads it inside.
 
     ``S / (links * B) + S / B_inner`` when the node first takes the whole copy, and the larger of the two when
     chunks are passed on as they come. Nodes pass the copy along a chain, so their number does not matter.

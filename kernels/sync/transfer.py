@@ -165,7 +165,7 @@ def synchronization_transfer_time(
     calls: ArrayLike = 0,
     seconds_per_call: ArrayLike = 0.0,
 ) -> Floats:
-    """Give the seconds of one transfer: setup, calls, and bytes over the bandwidth that is reached.
+    """Return the seconds of one transfer: setup, calls, and bytes over the bandwidth that is reached.
 
     ``setup + calls * seconds_per_call + payload / (1e9 * gigabytes_per_second * efficiency)``. The bandwidth
     is in decimal GB/s (1e9 bytes per second), the unit of network data sheets and of NCCL's tests; we take it
@@ -205,7 +205,7 @@ def synchronization_transfer_time(
 
 
 def bucket_count(payload_bytes: ArrayLike, bucket_bytes: ArrayLike) -> Integers:
-    """Give the number of calls when tensors are packed into buckets: ``ceil(payload / bucket)``.
+    """Return the number of calls when tensors are packed into buckets: ``ceil(payload / bucket)``.
 
     A lower bound when tensors may not be split across buckets.
 

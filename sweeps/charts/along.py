@@ -7,8 +7,9 @@ from typing import Any
 
 import altair as alt
 
+from ..results.words import axis_words, metric_title
 from .links import inline, listening, picking, shade
-from .style import BLUE, HEIGHT, WIDTH, axis_title, metric_title
+from .style import BLUE, HEIGHT, WIDTH, field, interval_tooltips, label_tooltip
 
 
 def axis_chart(
@@ -25,18 +26,18 @@ def axis_chart(
     Parameters
     ----------
     rows : sequence of mappings
-        ``cell``, ``label``, the axis's value, ``value``, ``low``, ``high``.
+        ``cell``, ``label``, the axis's value (by :func:`.style.field`), ``value``, ``low``, ``high``.
     joined : bool
         Draw a line through the cells, for a sweep with this axis alone.
     linked : bool
         A click picks a cell, and the parameter that other charts set highlights cells.
     """
-    values = [row[axis] for row in rows]
+    values = [row[field(axis)] for row in rows]
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     kind = "Q" if numeric else "N"
     x = alt.X(
-        f"{axis}:{kind}",
-        title=axis_title(axis),
+        f"{field(axis)}:{kind}",
+        title=axis_words(axis).title,
         scale=alt.Scale(zero=False, padding=10, nice=False) if numeric else alt.Scale(),
         sort=None if not numeric else alt.Undefined,
         axis=_ticks(values) if numeric else alt.Axis(labelAngle=0),
@@ -44,15 +45,9 @@ def axis_chart(
     y = alt.Y("value:Q", title=metric_title(metric), scale=alt.Scale(zero=False))
     data = inline(rows)
     base = alt.Chart(data).encode(x, opacity=shade(linked))
-    level = f"{confidence:.0%}"
     points = base.mark_point(filled=True, size=50, color=BLUE).encode(
         y,
-        tooltip=[
-            alt.Tooltip("label:N", title="configuration"),
-            alt.Tooltip("value:Q", title=metric, format=",.4f"),
-            alt.Tooltip("low:Q", title=f"{level} from", format=",.4f"),
-            alt.Tooltip("high:Q", title=f"{level} to", format=",.4f"),
-        ],
+        tooltip=[label_tooltip(), *interval_tooltips("value", metric, ",.4f", confidence)],
     )
     layers = [
         base.mark_rule(strokeWidth=1.5, color=BLUE).encode(alt.Y("low:Q"), alt.Y2("high:Q")),

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from .links import inline, listening, picking, shade
-from .style import BLUE, GREY, ORANGE, WIDTH
+from .style import BLUE, GREY, ORANGE, WIDTH, interval_tooltips, label_tooltip
 
 ROW = 26
 
@@ -43,17 +43,14 @@ def difference_chart(
         alt.YOffset("metric:N", sort=metrics),
         opacity=shade(linked),
     )  # fmt: skip
-    level = f"{confidence:.0%}"
     x = alt.X("share:Q", title=f"difference from {reference}", axis=alt.Axis(format="+%", tickCount=5))
     points = base.mark_point(filled=True, size=50).encode(
         x,
         shape=alt.Shape("metric:N", sort=metrics, legend=None),
         tooltip=[
-            alt.Tooltip("label:N", title="configuration"),
+            label_tooltip(),
             alt.Tooltip("metric:N", title="metric"),
-            alt.Tooltip("share:Q", title="difference", format="+.2%"),
-            alt.Tooltip("low:Q", title=f"{level} from", format="+.2%"),
-            alt.Tooltip("high:Q", title=f"{level} to", format="+.2%"),
+            *interval_tooltips("share", "difference", "+.2%", confidence),
         ],
     )
     zero = alt.Chart(inline([{"zero": 0}])).mark_rule(color=GREY, strokeDash=[3, 3])

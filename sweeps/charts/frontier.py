@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from ..results.words import axis_words, metric_title, short_label
 from .links import brushing, inline, listening, picking, shade
 from .style import (
     BLUE,
@@ -16,18 +17,18 @@ from .style import (
     POINT_SCHEME,
     SHAPES,
     WIDTH,
-    axis_title,
-    metric_title,
+    distinct,
+    field,
+    interval_tooltips,
     ordinal_scale,
     plain_value,
-    short_label,
 )
 
 
 def frontier_rows(
     rows: Sequence[Mapping[str, Any]], throughput: str, ess: str, axes: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Give the rows of a frontier as the chart takes them; cells without a value are left out.
+    """Return the rows of a frontier as the chart takes them; cells without a value are left out.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def frontier_rows(
                 "update": plain_value(row["seconds_per_update"]),
                 "batch": plain_value(row["rollouts_per_batch"]),
                 "on_frontier": bool(row["on_frontier"]),
-                **{name: plain_value(row[name]) for name in axes},
+                **{field(name): plain_value(row[name]) for name in axes},
             }
         )  # fmt: skip
     return found
@@ -125,56 +126,34 @@ def frontier_chart(
 
 
 def _series(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> tuple[Any, Any]:
-    """Give the two axes that most readers look for a colour and a shape of their own."""
-    values = {name: _distinct(rows, name) for name in axes}
+    """Choose the two axes that get a colour and a shape of their own: those that most readers look for."""
+    values = {name: distinct(rows, field(name)) for name in axes}
     wanted = [name for name in ("max_lag", "sync_cadence", "queue_cap") if name in axes]
     wanted += [name for name in axes if name not in wanted]
     several = [name for name in wanted if len(values[name]) > 1]
     colour = shape = None
     if several:
         name = several[0]
-        title = alt.Legend(title=_legend_title(name))
+        title = alt.Legend(title=axis_words(name).phrase)
         colour = (
-            alt.Color(f"{name}:O", legend=title, scale=ordinal_scale(alt, values[name]))
+            alt.Color(f"{field(name)}:O", legend=title, scale=ordinal_scale(values[name]))
             if len(values[name]) <= 12
-            else alt.Color(f"{name}:Q", legend=title, scale=alt.Scale(scheme=POINT_SCHEME))
+            else alt.Color(f"{field(name)}:Q", legend=title, scale=alt.Scale(scheme=POINT_SCHEME))
         )
     for name in several[1:]:
         if len(values[name]) <= len(SHAPES):
-            legend = alt.Legend(title=_legend_title(name), symbolFillColor=GREY, symbolStrokeWidth=0)
-            shape = alt.Shape(
-                f"{name}:N",
-                legend=legend,
-                scale=alt.Scale(domain=values[name], range=SHAPES[: len(values[name])]),
-            )
+            legend = alt.Legend(title=axis_words(name).phrase, symbolFillColor=GREY, symbolStrokeWidth=0)
+            scale = alt.Scale(domain=values[name], range=SHAPES[: len(values[name])])
+            shape = alt.Shape(f"{field(name)}:N", legend=legend, scale=scale)
             break
     return colour, shape
 
 
-def _legend_title(name: str) -> str:
-    return {"queue_cap": "queue cap", "max_lag": "lag at most", "sync_cadence": "sync every"}.get(
-        name, name.replace("_", " ")
-    )
-
-
-def _distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    values = list(dict.fromkeys(row[name] for row in rows))
-    try:
-        return sorted(values)
-    except TypeError:
-        return values
-
-
 def _tooltips(axes: Sequence[str], throughput: str, ess: str, confidence: float) -> list[alt.Tooltip]:
-    level = f"{confidence:.0%}"
     return [
-        *(alt.Tooltip(f"{name}:N", title=axis_title(name)) for name in axes),
-        alt.Tooltip("y:Q", title=throughput, format=",.1f"),
-        alt.Tooltip("y_low:Q", title=f"{level} from", format=",.1f"),
-        alt.Tooltip("y_high:Q", title=f"{level} to", format=",.1f"),
-        alt.Tooltip("x:Q", title=ess, format=".4f"),
-        alt.Tooltip("x_low:Q", title=f"{level} from", format=".4f"),
-        alt.Tooltip("x_high:Q", title=f"{level} to", format=".4f"),
+        *(alt.Tooltip(f"{field(name)}:N", title=axis_words(name).title) for name in axes),
+        *interval_tooltips("y", throughput, ",.1f", confidence, ("y_low", "y_high")),
+        *interval_tooltips("x", ess, ".4f", confidence, ("x_low", "x_high")),
         alt.Tooltip("lag:Q", title="mean lag", format=".2f"),
         alt.Tooltip("update:Q", title="s per update", format=",.1f"),
         alt.Tooltip("batch:Q", title="rollouts per batch", format=",.1f"),

@@ -7,11 +7,12 @@ from typing import Any
 
 import altair as alt
 
+from ..results.numbers import short_number
+from ..results.words import axis_words, metric_title
 from .links import LIT, inline, listening, picking, shade
-from .style import GREY, axis_title, metric_title, short_number
+from .style import GREY, ON_DARK, ON_LIGHT, TILE_SCHEME, distinct, field
 
 TILE, TILE_WIDTH = 40, 62
-_SHORT = {"queue_cap": "cap, tokens", "max_lag": "max lag", "sync_cadence": "cadence"}
 _GAPS = alt.Scale(paddingInner=0.012, paddingOuter=0)
 MOST_LABELLED = 10  # tiles along an axis that still leave room for numbers
 
@@ -26,11 +27,16 @@ def number_format(metric: str, values: Sequence[float | None]) -> str:
 
 
 def tile_rows(rows: Sequence[Mapping[str, Any]], metric: str, x: str, y: str | None) -> list[dict[str, Any]]:
-    """Give what the tiles of one metric need: the cell, its place, ``value`` and ``half``."""
+    """Return what the tiles of one metric need: the cell, its place, ``value`` and ``half``."""
     shown = [name for name in (x, y) if name is not None]
     half = f"{metric}_half_width"
     return [
-        {"cell": row["cell"], **{name: row[name] for name in shown}, "value": row[metric], "half": row[half]}
+        {
+            "cell": row["cell"],
+            **{field(name): row[name] for name in shown},
+            "value": row[metric],
+            "half": row[half],
+        }
         for row in rows
     ]
 
@@ -41,7 +47,7 @@ def heatmap_chart(
     metric: str,
     x: str,
     y: str | None,
-    domain: tuple[float, float] | None = None,
+    domain: tuple[float, float],
     title: str | None = None,
     confidence: float = 0.95,
     legend: bool = True,
@@ -56,25 +62,27 @@ def heatmap_chart(
     metric : str
     x, y : str
         The axes; y may be None for a single row of tiles.
-    domain : (float, float), optional
+    domain : (float, float)
         Of the colours; several heatmaps side by side share one.
     legend : bool
         Whether to show the colours' scale.
     linked : bool
         A click picks a cell, and the parameter that other charts set highlights cells.
     """
-    values = [row[metric] for row in rows]
-    low, high = domain or _domain(values)
-    columns = _distinct(rows, x)
-    lines: list[Any] = _distinct(rows, y) if y is not None else [None]
+    low, high = domain
+    columns = distinct(rows, x)
+    lines: list[Any] = distinct(rows, y) if y is not None else [None]
     form = number_format(metric, [low, high])
     shown = [name for name in (x, y) if name is not None]
     data = inline(tile_rows(rows, metric, x, y))
-    at_x = alt.X(f"{x}:O", title=axis_title(x), sort=columns, axis=_axis(columns, angle=0), scale=_GAPS)
-    encode: dict[str, Any] = {"x": at_x}
+    title_x, axis_x = axis_words(x).title, _axis(columns, angle=0)
+    encode: dict[str, Any] = {
+        "x": alt.X(f"{field(x)}:O", title=title_x, sort=columns, axis=axis_x, scale=_GAPS)
+    }
     if y is not None:
-        name = axis_title(y) if len(lines) * TILE >= 110 else _SHORT.get(y, axis_title(y))
-        encode["y"] = alt.Y(f"{y}:O", title=name, sort=lines[::-1], axis=_axis(lines), scale=_GAPS)
+        name = axis_words(y).title
+        name = name if len(lines) * TILE >= 110 else name.partition(",")[0]  # the unit has no room
+        encode["y"] = alt.Y(f"{field(y)}:O", title=name, sort=lines[::-1], axis=_axis(lines), scale=_GAPS)
     tiles = (
         alt.Chart(data)
         .mark_rect()
@@ -83,12 +91,12 @@ def heatmap_chart(
             color=alt.Color(
                 "value:Q",
                 title=metric_title(metric),
-                scale=alt.Scale(scheme="viridis", domain=[low, high]),
+                scale=alt.Scale(scheme=TILE_SCHEME, domain=[low, high]),
                 legend=alt.Legend(format=form, orient="top", gradientLength=180) if legend else None,
             ),
             opacity=shade(linked, 1.0, 0.2),
             tooltip=[
-                *(alt.Tooltip(f"{name}:N", title=axis_title(name)) for name in shown),
+                *(alt.Tooltip(f"{field(name)}:N", title=axis_words(name).title) for name in shown),
                 alt.Tooltip("value:Q", title=metric, format=_finer(form)),
                 alt.Tooltip("half:Q", title=f"± ({confidence:.0%})", format=_finer(form)),
             ],
@@ -113,9 +121,9 @@ def _labels(
     bright = f"datum.value > {low + 0.6 * (high - low)!r}"
     if linked:
         colour: Any = alt.when(f"!({LIT})").then(alt.value(GREY))
-        colour = colour.when(bright).then(alt.value("#111111")).otherwise(alt.value("#ffffff"))
+        colour = colour.when(bright).then(alt.value(ON_LIGHT)).otherwise(alt.value(ON_DARK))
     else:
-        colour = alt.condition(bright, alt.value("#111111"), alt.value("#ffffff"))
+        colour = alt.condition(bright, alt.value(ON_LIGHT), alt.value(ON_DARK))
     base = alt.Chart(data).transform_filter("isValid(datum.value)").encode(**encode, color=colour)
     means = base.mark_text(dy=-5, fontSize=11).encode(text=alt.Text("value:Q", format=form))
     halves = (
@@ -146,14 +154,3 @@ def _axis(values: Sequence[Any], angle: int | None = None) -> alt.Axis:
     if len(values) > 20:
         options["values"] = list(values)[:: -(-len(values) // 12)]
     return alt.Axis(**options)
-
-
-def _distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    values = list(dict.fromkeys(row[name] for row in rows))
-    return sorted(values) if all(isinstance(value, int | float) for value in values) else values
-
-
-def _domain(values: Sequence[float | None]) -> tuple[float, float]:
-    known = [value for value in values if value is not None]
-    low, high = min(known, default=0.0), max(known, default=1.0)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)

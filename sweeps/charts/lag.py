@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 
 from .links import inline, listening, shade
-from .style import CATEGORIES, HEIGHT, SHAPES, WIDTH
+from .style import CATEGORIES, HEIGHT, SHAPES, WIDTH, interval_tooltips, label_tooltip, plain_value
 
 MOST_CELLS = len(CATEGORIES)
 _MOST_BINS = 13
@@ -26,8 +26,7 @@ def lag_rows(counts: np.ndarray, cell: int, label: str, confidence: float = 0.95
     label : str
     confidence : float
     """
-    from ..results.cells import mean_interval
-    from .style import plain_value
+    from ...kernels.intervals import mean_interval
 
     totals = counts.sum(axis=-1)
     shares = counts[totals > 0] / totals[totals > 0, None]
@@ -79,7 +78,6 @@ def lag_chart(
         scale=alt.Scale(domain=labels, range=SHAPES[: len(labels)]),
     )  # fmt: skip
     base = alt.Chart(data).encode(x, color=colour, opacity=shade(linked))
-    level = f"{confidence:.0%}"
     return listening(
         alt.layer(
             base.mark_line(strokeWidth=1.5).encode(y),
@@ -88,11 +86,9 @@ def lag_chart(
                 y,
                 shape=shape,
                 tooltip=[
-                    alt.Tooltip("label:N", title="configuration"),
+                    label_tooltip(),
                     alt.Tooltip("lag:Q", title="lag"),
-                    alt.Tooltip("share:Q", title="share", format=".2%"),
-                    alt.Tooltip("low:Q", title=f"{level} from", format=".2%"),
-                    alt.Tooltip("high:Q", title=f"{level} to", format=".2%"),
+                    *interval_tooltips("share", "share", ".2%", confidence),
                 ],
             ),
         ).properties(width=WIDTH, height=HEIGHT - 60),

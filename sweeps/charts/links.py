@@ -31,17 +31,17 @@ class _Rows:
         self._rows = list(rows)
 
     def to_dict(self) -> list[Mapping[str, Any]]:
-        """Give the rows."""
+        """Return the rows."""
         return self._rows
 
 
 def inline(rows: Sequence[Mapping[str, Any]]) -> alt.Data:
-    """Give rows of plain values as a chart's data."""
+    """Return rows of plain values as a chart's data."""
     return alt.Data(values=_Rows(rows))
 
 
 def shade(linked: bool, bright: float = 0.95, faded: float = FADED) -> Any:
-    """Give the opacity of a mark: bright where its cell is highlighted, or nothing is."""
+    """Return the opacity of a mark: bright where its cell is highlighted, or nothing is."""
     if not linked:
         return alt.value(bright)
     return alt.condition(LIT, alt.value(bright), alt.value(faded))

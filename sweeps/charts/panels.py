@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ...kernels.intervals import mean_interval
+from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS, THROUGHPUT
-from ..results.text import describe_settings, number
+from ..results.numbers import number
+from ..results.words import axis_words, describe_settings
 
 if TYPE_CHECKING:
     import altair
@@ -66,7 +68,7 @@ class Panel:
         )
 
     def chart_rows(self, metric: str) -> list[dict[str, Any]]:
-        """Give the rows that the chart of a metric has."""
+        """Return the rows that the chart of a metric has."""
         from .heatmap import tile_rows
 
         return tile_rows(self.rows, metric, self.x, self.y)
@@ -119,7 +121,7 @@ def heatmap_panels(
     for value in values:
         places = np.flatnonzero(kept & (columns[facet] == value) if facet is not None else kept)
         rows = [_row(int(place), cells, columns, (x, y), figures) for place in places]
-        title = None if facet is None else f"{_facet_name(facet)} {number(value.item())}"
+        title = None if facet is None else f"{axis_words(facet).phrase} {number(value.item())}"
         panels.append(Panel(rows, x, y, title, where, domains, confidence))
     return panels
 
@@ -211,12 +213,6 @@ def _left_out(
             if count < total:
                 parts.append(f"; {count} of {total} values of {name}")
     return "".join(parts)
-
-
-def _facet_name(name: str) -> str:
-    return {"sync_cadence": "sync every", "max_lag": "lag at most", "queue_cap": "queue cap"}.get(
-        name, name.replace("_", " ")
-    )
 
 
 def _domain(values: np.ndarray) -> tuple[float, float]:

@@ -10,13 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import ConfigError
-from ..results.frontier import ESS, THROUGHPUT
+from ..results.cells import cell_coordinates, find_cell
+from ..results.frontier import ESS, THROUGHPUT, frontier
+from ..results.frontier_table import worth_a_look
+from ..results.words import short_label
+from .panels import heatmap_panels
 
 if TYPE_CHECKING:
     import altair
     import xarray
 
-    from ..runs.simulate import PipelineResult
+    from ..results.frontier import Frontier
+    from ..runs.result import PipelineResult
 
 MOST_POINTS = 1500
 FIGURES = (THROUGHPUT, ESS, "mean_lag", "seconds_per_update", "effective_tokens_per_second")
@@ -48,18 +53,23 @@ def plot_frontier(
     >>> plot_frontier(ds).to_dict()["layer"][0]["mark"]["type"]
     'line'
     """
-    from ..results.frontier import frontier
+
+    return chart_of(frontier(ds, throughput=throughput, ess=ess, confidence=confidence))
+
+
+def chart_of(found: Frontier, *, always: Sequence[int] = (), linked: bool = False) -> altair.LayerChart:
+    """Draw a frontier; of a large one some cells and those in `always`."""
     from .frontier import frontier_chart, frontier_rows
 
-    found = frontier(ds, throughput=throughput, ess=ess, confidence=confidence)
-    rows = frontier_rows(thinned(found.frame).to_dicts(), throughput, ess, found.axes)
+    cells = thinned(found.frame, always=always).to_dicts()
     return frontier_chart(
-        rows,
-        throughput=throughput,
-        ess=ess,
+        frontier_rows(cells, found.throughput, found.ess, found.axes),
+        throughput=found.throughput,
+        ess=found.ess,
         axes=found.axes,
         baseline=found.baseline,
-        confidence=confidence,
+        confidence=found.confidence,
+        linked=linked,
     )
 
 
@@ -123,8 +133,6 @@ def plot_heatmap(
     """
     import altair as alt
 
-    from .panels import heatmap_panels
-
     panels = heatmap_panels(ds, (metric,), x=x, y=y, facet=facet, at=at, confidence=confidence)
     charts = [panel.chart(metric, legend=k == 0) for k, panel in enumerate(panels)]
     together = alt.concat(*charts, columns=min(3, len(charts)), spacing=24)
@@ -166,9 +174,6 @@ def plot_lag(
     >>> len(plot_lag(ds, [{"max_lag": 0}, {"max_lag": 2}]).to_dict()["layer"])
     3
     """
-    from ..results.cells import find_cell
-    from ..results.frontier import frontier
-    from ..results.frontier_table import worth_a_look
     from .lag import MOST_CELLS, lag_chart
 
     if cells is None:
@@ -193,9 +198,7 @@ def lag_rows_of(
     import numpy as np
     import xarray
 
-    from ..results.cells import cell_coordinates
     from .lag import lag_rows
-    from .style import short_label
 
     cells, axes = cell_coordinates(ds)
     dims = [dim for dim in ds["status"].dims if dim != "seed"]
@@ -252,7 +255,7 @@ def plot_timeline(run: PipelineResult) -> altair.VConcatChart:
 
 
 def _levels(run: PipelineResult) -> list[dict[str, Any]]:
-    """Give the queue's level after each event; of a long run, the highest of each span of time."""
+    """Return the queue's level after each event; of a long run, the highest of each span of time."""
     import polars as pl
 
     from .timeline import MOST_STEPS

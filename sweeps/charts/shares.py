@@ -1,4 +1,4 @@
-"""Where time and tokens go: one stacked bar a cell."""
+"""Where time, tokens or memory go: one stacked bar a row, in one colour for each part."""
 
 from __future__ import annotations
 
@@ -8,26 +8,13 @@ from typing import Any
 import altair as alt
 
 from .links import inline, listening, picking, shade
-from .style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, WIDTH
+from .style import COLOUR_OF_CAUSE, WIDTH, label_tooltip, plain_value
 
 ROW = 22
-
-# What is useful first, in one colour everywhere; then the reasons for losing time.
-_COLOURS = {
-    "training": BLUE,
-    "busy": BLUE,
-    "trained": BLUE,
-    "waits: batch not full": ORANGE,
-    "waits for running groups": PURPLE,
-    "waits for a publication": SKY,
-    "idle: queue cap": ORANGE,
-    "idle: other phase": GREY,
-    "idle: publication": SKY,
-    "idle: most running groups": PURPLE,
-    "idle: one batch at a time": GREEN,
-    "idle: admission limits": VERMILLION,
-    "discarded as too old": VERMILLION,
-    "left at the end": GREY,
+WHERE = {
+    "trainer": "Where the trainer's time goes",
+    "slots": "Where the slots' time goes",
+    "tokens": "Where the tokens go",
 }
 TITLES = {
     "trainer": "of the trainer's time",
@@ -36,26 +23,19 @@ TITLES = {
 }
 
 
-def share_rows(
-    shares: Mapping[str, Mapping[str, float]], cell: int, label: str
-) -> dict[str, list[dict[str, Any]]]:
-    """Turn one cell's shares into rows by group (trainer, slots, tokens)."""
-    from .style import plain_value
-
-    return {
-        group: [
-            {"cell": cell, "label": label, "what": what, "place": place, "share": plain_value(share)}
-            for place, (what, share) in enumerate(parts.items())
-            if share == share and share > 0
-        ]
-        for group, parts in shares.items()
-    }
+def part_rows(shares: Mapping[str, float], cell: int, label: str) -> list[dict[str, Any]]:
+    """Turn one bar's parts into rows; parts of nothing are left out."""
+    return [
+        {"cell": cell, "label": label, "what": what, "place": place, "share": plain_value(share)}
+        for place, (what, share) in enumerate(shares.items())
+        if share > 0
+    ]
 
 
 def share_colours(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Give the colour of each part that occurs."""
+    """Return the colour of each cause that occurs."""
     used = {row["what"] for row in rows}
-    return {name: colour for name, colour in _COLOURS.items() if name in used}
+    return {name: colour for name, colour in COLOUR_OF_CAUSE.items() if name in used}
 
 
 def shares_chart(
@@ -66,22 +46,45 @@ def shares_chart(
     Parameters
     ----------
     rows : sequence of mappings
-        As :func:`share_rows` gives for the group.
+        As :func:`part_rows` gives of causes.
     group : {"trainer", "slots", "tokens"}
     linked : bool
         A click picks a cell, and the parameter that other charts set highlights cells.
     legend : bool
         Without it :func:`share_colours` says what the colours mean.
     """
-    labels = list(dict.fromkeys(row["label"] for row in rows))
-    colours = share_colours(rows)
-    parts = list(colours)
+    x = alt.X("share:Q", title=TITLES[group], axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+    tip = alt.Tooltip("share:Q", title="share", format=".1%")
+    return stacked_bars(rows, share_colours(rows), x, tip, linked=linked, legend=legend)
+
+
+def stacked_bars(
+    rows: Sequence[Mapping[str, Any]],
+    colours: Mapping[str, str],
+    x: alt.X,
+    tip: alt.Tooltip,
+    *,
+    linked: bool = False,
+    legend: bool = True,
+) -> alt.Chart:
+    """Draw a bar a label, its parts one after another.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        As :func:`part_rows` gives.
+    colours : mapping
+        Of the parts, in the legend's order.
+    x, tip
+        What the lengths are.
+    """
+    labels, parts = list(dict.fromkeys(row["label"] for row in rows)), list(colours)
     rows_axis = alt.Axis(labelLimit=170, ticks=False, domain=False)
     chart = (
         alt.Chart(inline(rows))
         .mark_bar(height=ROW - 7)
         .encode(
-            alt.X("share:Q", title=TITLES[group], axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+            x,
             alt.Y("label:N", title=None, sort=labels, axis=rows_axis),
             alt.Color(
                 "what:N",
@@ -92,11 +95,7 @@ def shares_chart(
             ),
             alt.Order("place:Q"),
             opacity=shade(linked, 1.0, 0.2),
-            tooltip=[
-                alt.Tooltip("label:N", title="configuration"),
-                alt.Tooltip("what:N", title="what"),
-                alt.Tooltip("share:Q", title="share", format=".1%"),
-            ],
+            tooltip=[label_tooltip(), alt.Tooltip("what:N", title="what"), tip],
         )
         .properties(width=WIDTH, height=ROW * len(labels))
     )

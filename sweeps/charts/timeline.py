@@ -60,7 +60,7 @@ def _queue(
     batch_tokens: int | None,
     time: alt.Scale,
     shade: list[alt.Chart],
-) -> alt.LayerChart:
+) -> alt.LayerChart | alt.FacetChart:
     """Draw the queue's level, with the cap and a batch's tokens as lines."""
     queue = (
         alt.Chart(inline(levels))
@@ -85,7 +85,7 @@ def _queue(
     ).properties(width=WIDTH, height=130)
 
 
-def _lags(data: alt.Data, time: alt.Scale, shade: list[alt.Chart]) -> alt.LayerChart:
+def _lags(data: alt.Data, time: alt.Scale, shade: list[alt.Chart]) -> alt.LayerChart | alt.FacetChart:
     """Draw each batch's mean lag, with a line up to its largest."""
     lag = alt.Chart(data).encode(alt.X("end:Q", scale=time, axis=_NO_TITLE), tooltip=_TOOLTIP)
     spans = lag.mark_rule(color=VERMILLION, opacity=0.5).encode(

@@ -11,7 +11,7 @@ presence proves that the save was finished. A load is refused, saying why, where
 cut, belongs to another schema, or was saved by other components.
 
 The data cursor is absolute: the number, over all epochs, of the first prompt that is not settled yet. It
-never restarts at a resume and never falls (:class:`.checkpoint.prompts.PromptLedger` keeps it).
+never restarts at a resume and never falls (:class:`.checkpoint.prompts.PromptCursor` keeps it).
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def make_checkpoint(
 
 
 def checkpoint_as_dict(manifest: Manifest) -> dict[str, Any]:
-    """Give a manifest as plain JSON values: one row of a table, or ``json.dumps``.
+    """Return a manifest as plain JSON values: one row of a table, or ``json.dumps``.
 
     Parameters
     ----------

@@ -221,7 +221,7 @@ def _no_generators(loop: TrainingLoop, manifest: Manifest) -> TrainingLoop:
 
 def _cursor_ahead(loop: TrainingLoop, manifest: Manifest) -> TrainingLoop:
     # The data loader had read ahead, and its own position was saved instead of the last prompt handed out.
-    loop.ledger.next_number += loop.settings.prefetch_prompts
+    loop.prompts.next_number += loop.settings.prefetch_prompts
     return loop
 
 
@@ -261,7 +261,7 @@ def _outcome(loop: TrainingLoop, records: tuple[UpdateRecord, ...]) -> DrillOutc
         updates=loop.optimizer_step,
         version=loop.current_version,
         published_version=loop.published_version,
-        cursor=loop.ledger.cursor,
+        cursor=loop.prompts.cursor,
         trained=sum(len(record.trained) for record in records),
         dropped=sum(len(record.dropped) for record in records),
         mean_reward=round(float(np.mean([record.mean_reward for record in records])), 4),
@@ -288,7 +288,7 @@ def _compare(
     different = [place for place, (own, other) in enumerate(pairs) if own != other]
     trained = Counter(number for record in [*past, *outcome.records] for number in record.trained)
     settled = {number for record in [*past, *outcome.records] for number in record.dropped} | set(trained)
-    vanished = tuple(n for n in range(loop.ledger.next_number) if n not in settled and n not in waiting)
+    vanished = tuple(n for n in range(loop.prompts.next_number) if n not in settled and n not in waiting)
     repeated = tuple(sorted(number for number, times in trained.items() if times > 1))
     facts: dict[str, Any] = {
         "first_different_update": len(past) + different[0] + 1 if different else None,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from .checkpoint import Manifest, make_checkpoint, restore_rng
 from .codec import encode
 from .generators import encode_generator
 from .manifest import whole_number
-from .prompts import PromptLedger
+from .prompts import PromptCursor
 
 FEATURES, ACTIONS = 6, 4
 _LARGEST_DRAW = 2**31 - 1
@@ -149,13 +149,14 @@ class TrainingLoop:
         self.current_version = 0
         self.published_version = 0
         self.published_weights = self.weights.copy()
-        self.ledger = PromptLedger(self.settings.samples, epochs=self.settings.epochs, shuffle_seed=seed)
+        self.prompts = PromptCursor(self.settings.samples, epochs=self.settings.epochs, shuffle_seed=seed)
         self.queue: list[dict[str, Any]] = []
         self.in_flight: list[dict[str, Any]] = []
         self.accepted = 0
         self.rng = np.random.default_rng(seed)
         self.python_random = random.Random(seed)
         self.records: list[UpdateRecord] = []
+        self._largest_outstanding = 0
         self._begin_record()
 
     def run(self, updates: int) -> TrainingLoop:
@@ -196,7 +197,7 @@ class TrainingLoop:
             "published weights": encode(self.published_weights),
             "NumPy stream": encode_generator(self.rng),
             "Python stream": encode_generator(self.python_random),
-            "data cursor": self.ledger.as_state(),
+            "data cursor": self.prompts.as_state(),
             "queue": encode(self.queue),
             "in flight": encode(self.in_flight),
             "admission counter": self.accepted,
@@ -219,7 +220,7 @@ class TrainingLoop:
             optimizer_step=self.optimizer_step,
             current_version=self.current_version,
             published_version=self.published_version,
-            dataset_cursor=self.ledger.cursor,
+            dataset_cursor=self.prompts.cursor,
             rng=self.rng,
             python_random=self.python_random,
             components=self.components(),
@@ -231,7 +232,7 @@ class TrainingLoop:
                 "published_weights": self.published_weights,
                 "first_moment": self.first_moment,
                 "second_moment": self.second_moment,
-                "ledger": self.ledger.as_state(),
+                "ledger": self.prompts.as_state(),
             },
             previous=previous,
         )
@@ -266,11 +267,11 @@ class TrainingLoop:
         loop.optimizer_step = manifest.optimizer_step
         loop.current_version = manifest.current_version
         loop.published_version = manifest.published_version
-        loop.ledger = PromptLedger.from_state(state["ledger"])
+        loop.prompts = PromptCursor.from_state(state["ledger"])
         loop.queue, loop.in_flight = manifest.queue, manifest.in_flight
         loop.accepted = manifest.counters["accepted_rollouts"]
-        loop.rng = restore_rng(manifest, "numpy")
-        loop.python_random = restore_rng(manifest, "python")
+        loop.rng = cast(np.random.Generator, restore_rng(manifest, "numpy"))
+        loop.python_random = cast(random.Random, restore_rng(manifest, "python"))
         loop._begin_record()
         return loop
 
@@ -287,7 +288,7 @@ class TrainingLoop:
 
     def _admit(self) -> None:
         settings = self.settings
-        while len(self.in_flight) < settings.rollout_slots and not self.ledger.exhausted:
+        while len(self.in_flight) < settings.rollout_slots and not self.prompts.exhausted:
             room = admission_capacity(
                 max_policy_lag=settings.max_policy_lag,
                 published_version=self.published_version,
@@ -297,12 +298,12 @@ class TrainingLoop:
             )
             if room <= 0:
                 break
-            self.in_flight.append(self._start_rollout(self.ledger.issue()))
+            self.in_flight.append(self._start_rollout(self.prompts.issue()))
         self._largest_outstanding = max(self._largest_outstanding, len(self.queue) + len(self.in_flight))
 
     def _start_rollout(self, number: int) -> dict[str, Any]:
         """Sample an answer from the published weights; it lands some ticks later."""
-        prompt = self.ledger.prompt_id(number)
+        prompt = self.prompts.prompt_id(number)
         log_probabilities = _log_softmax(self.features[prompt] @ self.published_weights)
         # A 32-bit draw leaves half a word in the generator, gauss a second normal: both must be saved.
         draw = int(self.rng.integers(0, _LARGEST_DRAW, dtype=np.int32))
@@ -334,7 +335,7 @@ class TrainingLoop:
         self.queue = [r for r in self.queue if self.current_version - r["behaviour_version"] <= limit]
         self.accepted -= len(stale)
         for rollout in stale:
-            self.ledger.settle(rollout["number"], "dropped")
+            self.prompts.settle(rollout["number"], "dropped")
             self._dropped.append(rollout["number"])
 
     def _update(self) -> None:
@@ -342,7 +343,7 @@ class TrainingLoop:
         batch, self.queue = self.queue[:size], self.queue[size:]
         lags = [self.current_version - rollout["behaviour_version"] for rollout in batch]
         for rollout in batch:
-            self.ledger.settle(rollout["number"], "trained")
+            self.prompts.settle(rollout["number"], "trained")
         self._optimize(batch)
         self.current_version += 1
         if self.current_version % self.settings.sync_every_updates == 0:
@@ -390,7 +391,7 @@ class TrainingLoop:
 
 
 def weights_digest(weights: np.ndarray) -> str:
-    """Give the first 12 hexadecimal digits of the SHA-256 of the weights' bytes."""
+    """Return the first 12 hexadecimal digits of the SHA-256 of the weights' bytes."""
     return hashlib.sha256(np.ascontiguousarray(weights).tobytes()).hexdigest()[:12]
 
 

@@ -244,7 +244,7 @@ def _manifest_file(path: Path) -> Path:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Give the checkpoints of a folder, whole or not, newest first; a bare manifest counts as the oldest."""
+    """Return the checkpoints of a folder, whole or not, newest first; a bare manifest counts as oldest."""
     if not folder.is_dir():
         return []
     found = []

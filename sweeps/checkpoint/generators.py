@@ -138,7 +138,7 @@ def decode_generator(encoded: Any, field: str = "rng") -> AnyGenerator:
 
 
 def python_state(encoded: dict[str, Any]) -> tuple[Any, ...]:
-    """Give the tuple that ``random.setstate`` takes.
+    """Return the tuple that ``random.setstate`` takes.
 
     Parameters
     ----------

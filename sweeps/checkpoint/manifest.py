@@ -70,22 +70,55 @@ class Manifest:
     payload: dict[str, Any] = field(repr=False)
     accepted_changes: tuple[dict[str, Any], ...] = ()
 
-    optimizer_step = property(lambda self: self.payload["optimizer_step"], doc="Optimizer steps done.")
-    current_version = property(lambda self: self.payload["current_version"], doc="The trainer's version.")
-    published_version = property(
-        lambda self: self.payload["published_version"], doc="The version that new rollouts use."
-    )
-    dataset_cursor = property(
-        lambda self: self.payload["dataset_cursor"], doc="Absolute number of the first unsettled prompt."
-    )
-    digest = property(lambda self: self.payload["digest"], doc="SHA-256 of everything else.")
-    queue = property(lambda self: decode(self.payload["queue"], "queue"), doc="Finished rollouts, or None.")
-    in_flight = property(
-        lambda self: decode(self.payload["in_flight"], "in_flight"), doc="Running rollouts, or None."
-    )
-    state = property(lambda self: decode(self.payload["state"], "state"), doc="Whatever else was saved.")
-    counters = property(lambda self: dict(self.payload["counters"]), doc="Further counters by name.")
-    components = property(lambda self: dict(self.payload["components"]), doc="Versions at the save.")
+    @property
+    def optimizer_step(self) -> int:
+        """Optimizer steps done."""
+        return self.payload["optimizer_step"]
+
+    @property
+    def current_version(self) -> int:
+        """The trainer's version."""
+        return self.payload["current_version"]
+
+    @property
+    def published_version(self) -> int:
+        """The version that new rollouts use."""
+        return self.payload["published_version"]
+
+    @property
+    def dataset_cursor(self) -> int:
+        """Absolute number of the first unsettled prompt."""
+        return self.payload["dataset_cursor"]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything else."""
+        return self.payload["digest"]
+
+    @property
+    def queue(self) -> Any:
+        """Finished rollouts, or None."""
+        return decode(self.payload["queue"], "queue")
+
+    @property
+    def in_flight(self) -> Any:
+        """Running rollouts, or None."""
+        return decode(self.payload["in_flight"], "in_flight")
+
+    @property
+    def state(self) -> Any:
+        """Whatever else was saved."""
+        return decode(self.payload["state"], "state")
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Further counters by name."""
+        return dict(self.payload["counters"])
+
+    @property
+    def components(self) -> dict[str, Any]:
+        """Versions at the save."""
+        return dict(self.payload["components"])
 
     def __repr__(self) -> str:
         """Show the counters and the digest's head, not the state."""
@@ -269,7 +302,7 @@ def refuse_changed_components(
     if refused:
         shown = "; ".join(
             f"{name}: {_shown(name, saved)} -> {_shown(name, current)}"
-            for name in (change["component"] for change in refused)
+            for name in (str(change["component"]) for change in refused)
         )
         names = ", ".join(repr(change["component"]) for change in changed)
         raise CheckpointError(

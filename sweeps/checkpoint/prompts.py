@@ -27,7 +27,7 @@ from ..checks import WholeNumber, checked
 OUTCOMES = ("trained", "dropped")
 
 
-class PromptLedger:
+class PromptCursor:
     """Hands out prompts over epochs, and knows which of them are settled.
 
     Parameters
@@ -41,12 +41,12 @@ class PromptLedger:
 
     Examples
     --------
-    >>> ledger = PromptLedger(samples=4)
-    >>> [ledger.issue() for _ in range(5)]
+    >>> prompts = PromptCursor(samples=4)
+    >>> [prompts.issue() for _ in range(5)]
     [0, 1, 2, 3, 4]
-    >>> ledger.settle(0, "trained"), ledger.settle(1, "dropped"), ledger.settle(3, "trained")
+    >>> prompts.settle(0, "trained"), prompts.settle(1, "dropped"), prompts.settle(3, "trained")
     (None, None, None)
-    >>> ledger.cursor, ledger.outstanding(), ledger.trained_count, ledger.dropped_count
+    >>> prompts.cursor, prompts.outstanding(), prompts.trained_count, prompts.dropped_count
     (2, [2, 4], 2, 1)
     """
 
@@ -152,7 +152,7 @@ class PromptLedger:
             self.cursor += 1
 
     def outstanding(self) -> list[int]:
-        """Give the numbers that were handed out and are not settled, in order."""
+        """Return the numbers that were handed out and are not settled, in order."""
         return [n for n in range(self.cursor, self.next_number) if n not in self._settled_above]
 
     def reissue(self, numbers: Iterable[int]) -> None:
@@ -172,7 +172,7 @@ class PromptLedger:
             self._to_reissue.append(int(number))
 
     def as_state(self) -> dict[str, Any]:
-        """Give everything that a checkpoint must keep, as plain values."""
+        """Return everything that a checkpoint must keep, as plain values."""
         return {
             "samples": self.samples,
             "epochs": self.epochs,
@@ -187,8 +187,8 @@ class PromptLedger:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> PromptLedger:
-        """Make the ledger again from :meth:`as_state`.
+    def from_state(cls, state: dict[str, Any]) -> PromptCursor:
+        """Make the cursor again from :meth:`as_state`.
 
         Parameters
         ----------
@@ -197,15 +197,15 @@ class PromptLedger:
 
         Returns
         -------
-        PromptLedger
+        PromptCursor
             One that goes on where the saved one stood.
         """
-        ledger = cls(state["samples"], epochs=state["epochs"], shuffle_seed=state["shuffle_seed"])
+        cursor = cls(state["samples"], epochs=state["epochs"], shuffle_seed=state["shuffle_seed"])
         for name in ("next_number", "cursor", "trained_count", "dropped_count", "reissued_count"):
-            setattr(ledger, name, int(state[name]))
-        ledger._settled_above = {int(number): outcome for number, outcome in state["settled_above"]}
-        ledger._to_reissue = [int(number) for number in state["to_reissue"]]
-        return ledger
+            setattr(cursor, name, int(state[name]))
+        cursor._settled_above = {int(number): outcome for number, outcome in state["settled_above"]}
+        cursor._to_reissue = [int(number) for number in state["to_reissue"]]
+        return cursor
 
 
 def _count(name: str, value: Any) -> int:

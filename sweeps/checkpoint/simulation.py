@@ -5,8 +5,7 @@ number of the next rollout is the whole state of its draws. The manifest says th
 generator that stands at that block), lists queue and rollouts in flight readably, and carries the event
 loop's arrays exactly. The digests of the laws are components: another table would be another run.
 
-Both loops are known: the fast one of level 1 (``start_run``) and the general engine (``EngineRun``), whose
-queue holds groups.
+Both loops are known: the lean one of level 1 and the general one, whose queue holds groups.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ...kernels.errors import CheckpointError
-from ...kernels.pipeline import lean_layout as pipeline_layout
-from ...kernels.pipeline import state as engine_state
+from ...kernels.pipeline import records
 from ..config.config import PipelineConfig
-from ..runs.general import EngineRun
-from ..runs.lean import SingleRun
+from ..runs.general import GeneralRun
+from ..runs.lean import LeanRun
+from ..runs.run import Run
 from .checkpoint import Manifest, make_checkpoint
 
 LAWS = ("response_length", "environment_seconds")
@@ -44,13 +43,13 @@ def simulation_components(config: PipelineConfig) -> dict[str, Any]:
     return {f"simulation.{name}": law.content_digest for name, law in laws.items() if law is not None}
 
 
-def simulation_checkpoint(run: SingleRun | EngineRun, previous: Manifest | None = None) -> Manifest:
+def simulation_checkpoint(run: Run, previous: Manifest | None = None) -> Manifest:
     """Take the whole state of a simulated run, wherever it was stopped.
 
     Parameters
     ----------
-    run : SingleRun or EngineRun
-        From ``start_run``, or an engine's run; advanced or not.
+    run : Run
+        From ``start_run``; advanced or not.
     previous : Manifest, optional
         The run's checkpoint before.
 
@@ -62,7 +61,7 @@ def simulation_checkpoint(run: SingleRun | EngineRun, previous: Manifest | None 
 
     Examples
     --------
-    >>> from lagsweep.sweeps.runs.simulate import advance_run, finish_run, start_run
+    >>> from lagsweep import advance_run, finish_run, start_run
     >>> config = PipelineConfig(duration_seconds=60)
     >>> run = start_run(config)
     >>> advance_run(run, until_seconds=20.0)
@@ -73,7 +72,7 @@ def simulation_checkpoint(run: SingleRun | EngineRun, previous: Manifest | None 
     >>> finish_run(resumed).metrics == finish_run(run).metrics
     True
     """
-    view = _engine_view(run) if isinstance(run, EngineRun) else _level_1_view(run)
+    view = (_general_view if isinstance(run, GeneralRun) else _lean_view)(run)
     live = [record["number"] for part in ("queue", "in_flight", "elsewhere") for record in view[part]]
     version, next_prompt = view["version"], view["next_prompt"]
     return make_checkpoint(
@@ -93,7 +92,7 @@ def simulation_checkpoint(run: SingleRun | EngineRun, previous: Manifest | None 
         in_flight=view["in_flight"],
         state={
             "config": _self_contained(run.config),
-            "engine": isinstance(run, EngineRun),
+            "engine": isinstance(run, GeneralRun),
             "elsewhere": view["elsewhere"],
             "record_rollouts": view["record_rollouts"],
             "arrays": run.arrays(),
@@ -102,7 +101,7 @@ def simulation_checkpoint(run: SingleRun | EngineRun, previous: Manifest | None 
     )
 
 
-def restore_simulation(manifest: Manifest) -> SingleRun | EngineRun:
+def restore_simulation(manifest: Manifest) -> Run:
     """Make a simulated run again; it goes on as if it had never stopped.
 
     Parameters
@@ -112,16 +111,14 @@ def restore_simulation(manifest: Manifest) -> SingleRun | EngineRun:
 
     Returns
     -------
-    SingleRun or EngineRun
-        For ``advance_run`` and ``finish_run``, or with methods of its own.
+    Run
+        For ``advance_run`` and ``finish_run``.
 
     Raises
     ------
     CheckpointError
         If it is the checkpoint of something else, or its configuration now gives another table.
     """
-    from ..runs.simulate import start_run
-
     state = manifest.state
     if not {"config", "engine", "record_rollouts", "arrays"} <= set(state):
         raise CheckpointError(
@@ -141,8 +138,8 @@ def restore_simulation(manifest: Manifest) -> SingleRun | EngineRun:
                 "Resume with the library versions of the save.",
             )
     if state["engine"]:
-        return EngineRun.from_arrays(config, state["arrays"])
-    run = start_run(config, rollouts=state["record_rollouts"])
+        return GeneralRun.from_arrays(config, state["arrays"])
+    run = LeanRun(config, batches=True, timeline=True, rollouts=state["record_rollouts"])
     run.restore(state["arrays"])
     return run
 
@@ -157,62 +154,55 @@ def _self_contained(config: PipelineConfig) -> dict[str, Any]:
     return plain
 
 
-def _level_1_view(run: SingleRun) -> dict[str, Any]:
-    """What the manifest says about a level 1 run; `elsewhere` is the batch in training."""
-    layout, workspace = pipeline_layout, run.workspace
-    state, ring = workspace.state, workspace.ring
-    training, head, tail = (
-        int(state[place]) for place in (layout.S_RING_TRAINING, layout.S_RING_HEAD, layout.S_RING_TAIL)
-    )
+def _lean_view(run: Run) -> dict[str, Any]:
+    """What the manifest says about a run of the lean loop; `elsewhere` is the batch in training."""
+    state, held = run.state, run.held
 
-    def record(row: np.ndarray) -> dict[str, int]:
-        columns = (("number", layout.R_NUMBER), ("tokens", layout.R_TOKENS))
-        return {
-            **{name: int(row[column]) for name, column in columns},
-            "behaviour_version": int(row[layout.R_VERSION]),
-        }
+    def listed(rows: np.ndarray) -> Records:
+        columns = {"number": "number", "tokens": "tokens", "behaviour_version": "version"}
+        return [{name: int(row[field]) for name, field in columns.items()} for row in rows]
 
     def waiting(first: int, last: int) -> Records:
-        return [record(ring[position & (len(ring) - 1)]) for position in range(first, last)]
+        return listed(held.ring[np.arange(first, last) & (len(held.ring) - 1)])
 
-    idle = set(workspace.idle_stack[: state[layout.S_IDLE]].tolist())
-    running = [record(row) for slot, row in enumerate(workspace.slots) if slot not in idle]
+    running = np.ones(len(held.slots), bool)
+    running[held.idle_stack[: state.idle]] = False
     return {
-        "version": int(state[layout.S_VERSION]),
-        "published": int(state[layout.S_PUBLISHED]),
-        "next_rollout": int(state[layout.S_NEXT_ROLLOUT]),
-        "next_prompt": int(state[layout.S_NEXT_ROLLOUT]),
-        "events": int(state[layout.S_EVENTS]),
-        "record_rollouts": bool(run.params[layout.P_RECORD_ROLLOUTS]),
-        "queue": waiting(head, tail),
-        "in_flight": sorted(running, key=lambda rollout: rollout["number"]),
-        "elsewhere": waiting(training, head),
+        "version": int(state.version),
+        "published": int(state.published),
+        "next_rollout": int(state.next_rollout),
+        "next_prompt": int(state.next_rollout),
+        "events": int(state.events),
+        "record_rollouts": bool(run.parameters[0].record_rollouts),
+        "queue": waiting(state.ring_head, state.ring_tail),
+        "in_flight": sorted(listed(held.slots[running]), key=lambda rollout: rollout["number"]),
+        "elsewhere": waiting(state.ring_training, state.ring_head),
     }
 
 
-def _engine_view(run: EngineRun) -> dict[str, Any]:
-    """What the manifest says about an engine's run; `elsewhere` are groups popped or waiting to run again."""
-    layout, state = engine_state, run.state
-    columns = (
-        ("number", layout.G_NUMBER),
-        ("tokens", layout.G_TOKENS),
-        ("behaviour_version", layout.G_VERSION),
-        ("finished_members", layout.G_FINISHED),
-    )
+def _general_view(run: Run) -> dict[str, Any]:
+    """What the manifest says about a general run; `elsewhere` are groups popped or waiting to run again."""
+    state = run.state
+    columns = {
+        "number": "number",
+        "tokens": "tokens",
+        "behaviour_version": "version",
+        "finished_members": "finished",
+    }
 
     def groups(*states: int) -> Records:
-        rows = run.groups[np.isin(run.groups[:, layout.G_STATE], states)]
-        ordered = rows[np.argsort(rows[:, layout.G_ADMISSION], kind="stable")]
-        return [{name: int(row[column]) for name, column in columns} for row in ordered]
+        rows = run.held.groups[np.isin(run.held.groups["state"], states)]
+        ordered = rows[np.argsort(rows["admission"], kind="stable")]
+        return [{name: int(row[field]) for name, field in columns.items()} for row in ordered]
 
     return {
-        "version": int(state[layout.S_VERSION]),
-        "published": int(state[layout.S_PUBLISHED]),
-        "next_rollout": int(state[layout.S_NEXT_NUMBER]),
-        "next_prompt": int(state[layout.S_NEXT_GROUP]),
-        "events": int(state[layout.S_EVENTS]),
-        "record_rollouts": bool(run.parameters.whole[layout.P_RECORD_ROLLOUTS]),
-        "queue": groups(layout.G_QUEUED),
-        "in_flight": groups(layout.G_RUNNING),
-        "elsewhere": groups(layout.G_POPPED, layout.G_REQUEUED),
+        "version": int(state.version),
+        "published": int(state.published),
+        "next_rollout": int(state.next_number),
+        "next_prompt": int(state.next_group),
+        "events": int(state.events),
+        "record_rollouts": bool(run.parameters[0].record_rollouts),
+        "queue": groups(records.GROUP_QUEUED),
+        "in_flight": groups(records.GROUP_RUNNING),
+        "elsewhere": groups(records.GROUP_POPPED, records.GROUP_REQUEUED),
     }

@@ -72,9 +72,9 @@ def command(
     from .signals import stop_at_safe_point
 
     if page is not None:
-        from ..pages.comparison import checked_page
+        from ..pages.comparison import NAME, checked_page
 
-        checked_page(page)
+        checked_page(page, *NAME)
     changes = changes_from_flags(flags)
     compared = compared_systems([read_system(text) for text in systems], changes, baseline=baseline)
     progress = progress_for_terminal(quiet=quiet)

@@ -68,27 +68,21 @@ def _document(drill: RecoveryDrill, seed: int, before: int, after: int) -> dict[
 
 
 def _print_table(drill: RecoveryDrill, seed: int, before: int, after: int) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+    from ..results.text import grid, terminal_width, wrapped
 
-    console = Console(highlight=False, soft_wrap=False)
-    if console.width > 80:
-        console.width = 80
-    console.print(f"Crash after {before} updates, {after} more after the resume, seed {seed}.")
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("Resume")
-    table.add_column("Result")
-    table.add_column("Reward", justify="right")
-    table.add_column("What it silently changes", ratio=1)
-    table.add_row("uninterrupted", "", f"{drill.uninterrupted.mean_reward:.2f}", "")
+    width = terminal_width()
+    click.echo(
+        wrapped(f"Crash after {before} updates, {after} more after the resume, seed {seed}.", width=width)
+    )
+    lines = [["uninterrupted", "", f"{drill.uninterrupted.mean_reward:.2f}", ""]]
     for report in (drill.right, *drill.broken):
         changes = "\n".join(
             [report.fault + (":" if report.effects else ""), *("- " + e for e in report.effects)]
         )
-        table.add_row(report.name, _result(report), f"{report.outcome.mean_reward:.2f}", changes)
-    console.print(table)
-    console.print(_verdict(drill))
+        lines.append([report.name, _result(report), f"{report.outcome.mean_reward:.2f}", changes])
+    header = ["Resume", "Result", "Reward", "What it silently changes"]
+    click.echo(grid(header, lines, left=[0, 1, 3], width=width))
+    click.echo(wrapped(_verdict(drill), width=width))
 
 
 def _result(report: ResumeReport) -> str:

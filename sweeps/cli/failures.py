@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -25,16 +25,12 @@ from ...kernels.errors import (
 )
 
 
-class Stopped(click.ClickException):
+class Stopped(Exception):
     """A command that ends before its work is done, on request: what it says is no error's text."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print what is to be said."""
-        click.echo(self.message, file=file, err=file is None)
 
 
 class Failure(NamedTuple):
@@ -46,7 +42,7 @@ class Failure(NamedTuple):
     findings: tuple[Finding, ...]
 
     def document(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return it as plain data."""
         return {
             "error": {
                 "kind": self.kind,
@@ -60,7 +56,7 @@ class Failure(NamedTuple):
 
 
 def _value(value: Any) -> Any:
-    """Give a short value as it is, of a long one the text that the message shows."""
+    """Return a short value as it is, of a long one the text that the message shows."""
     if value is NO_VALUE:
         return None
     return value if is_short(value) else shown_value(value)
@@ -84,7 +80,7 @@ def failure_of(error: BaseException) -> Failure | None:
         )
         return Failure(type(error).__name__, code, str(error), error.findings)
     if isinstance(error, Stopped):
-        return _failure("Stopped", error.exit_code, Finding("", error.message))
+        return _failure("Stopped", error.exit_code, Finding("", str(error)))
     if isinstance(error, click.ClickException):
         finding = getattr(error, "finding", None) or Finding(
             _flag(error), error.message or error.format_message()
@@ -116,9 +112,11 @@ def _failure(kind: str, exit_code: int, finding: Finding) -> Failure:
 def _flag(error: click.ClickException) -> str:
     """Name the flag or argument that a usage error is about, if it is about one."""
     name = getattr(error, "option_name", None)
-    if name is None and getattr(error, "param", None) is not None:
-        param = error.param  # type: ignore[attr-defined]
-        name = param.opts[0] if isinstance(param, click.Option) else param.make_metavar(error.ctx)
+    if name is None and isinstance(error, click.BadParameter) and error.param is not None:
+        if isinstance(error.param, click.Option):
+            name = error.param.opts[0]
+        elif error.ctx is not None:
+            name = error.param.make_metavar(error.ctx)
     return name or ""
 
 
@@ -134,7 +132,7 @@ def tell(error: BaseException, failure: Failure, arguments: Sequence[str]) -> No
     """Say on stderr what went wrong and, where JSON was asked for, print it as data on stdout."""
     if isinstance(error, click.ClickException):
         error.show()
-    elif isinstance(error, KeyboardInterrupt):
+    elif isinstance(error, Stopped | KeyboardInterrupt):
         click.echo(failure.message, err=True)
     elif not isinstance(error, click.exceptions.Abort):  # of which click has ended the line already
         click.echo(f"error: {failure.message}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +11,7 @@ import click
 from ..json_text import json_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ..lab.model import Section, Table
+    from ..lab.model import Section
 
 
 @click.command(name="lab")
@@ -40,18 +37,17 @@ def command(profile: str, output: Path | None, as_json: bool) -> None:
     from ..lab.lab import lab_profile, run_lab
 
     chosen = lab_profile(profile)
-    from ..lab.files import write_lab
+    from ..pages.lab import write_lab
 
     started = time.perf_counter()
     folder = output or Path("results") / f"lab-{profile}"
-    console = _console()
     sections: list[Section] = []
     for section in run_lab(chosen):
         sections.append(section)
         if as_json:
             click.echo(f"section {section.number} of 10: {section.title}", err=True)
         else:
-            _print_section(console, section)
+            _print_section(section)
     page = write_lab(folder, profile, sections)
     if as_json:
         click.echo(json_text(_document(profile, folder, sections), indent=1))
@@ -60,40 +56,18 @@ def command(profile: str, output: Path | None, as_json: bool) -> None:
     click.echo(f"{len(sections)} sections in {time.perf_counter() - started:.1f} s", err=True)
 
 
-def _console() -> Console:
-    from rich.console import Console
+def _print_section(section: Section) -> None:
+    from ..results.text import grid, terminal_width, wrapped
 
-    console = Console(highlight=False, markup=False, file=sys.stdout)
-    console.width = min(console.width, 80)
-    return console
-
-
-def _print_section(console: Console, section: Section) -> None:
-    console.print(f"\n{section.number}. {section.title}", style="bold")
+    width = terminal_width()
+    click.echo(f"\n{section.number}. {section.title}")
     for paragraph in section.paragraphs:
-        console.print(paragraph)
+        click.echo(wrapped(paragraph, width=width))
     for table in section.tables:
-        console.print()
-        console.print(_rich_table(table))
-
-
-def _rich_table(table: Table) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table as RichTable
-
-    shown = RichTable(
-        title=table.title,
-        title_justify="left",
-        title_style="dim",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-    )
-    for column in table.columns:
-        shown.add_column(column.heading, justify="right" if column.is_number(table.rows) else "left")
-    for texts in table.texts():
-        shown.add_row(*texts)
-    return shown
+        words = [place for place, column in enumerate(table.columns) if not column.is_number(table.rows)]
+        headings = [column.heading for column in table.columns]
+        click.echo(f"\n{wrapped(table.title, width=width)}")
+        click.echo(grid(headings, table.texts(), left=words, width=width))
 
 
 def _document(profile: str, folder: Path, sections: list[Section]) -> dict[str, object]:

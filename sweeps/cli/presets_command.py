@@ -9,8 +9,6 @@ import click
 
 from ..json_text import json_text
 
-WIDTH = 80
-
 
 @click.command("presets", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", required=False)
@@ -29,7 +27,7 @@ def command(name: str | None, as_json: bool) -> int:
 
 
 def summary(preset: Any) -> dict[str, Any]:
-    """Give what the list shows of a preset."""
+    """Return what the list shows of a preset."""
     from ..presets.registry import preset_bound_kind, preset_lag_bound
 
     return {
@@ -58,7 +56,7 @@ def _aliases(name: str) -> list[tuple[str, str]]:
 
 
 def details(preset: Any) -> dict[str, Any]:
-    """Give everything that is known of a preset, as plain data."""
+    """Return everything that is known of a preset, as plain data."""
     from ..presets.registry import preset_settings
 
     return {
@@ -83,24 +81,18 @@ def details(preset: Any) -> dict[str, Any]:
 
 
 def _list(rows: list[dict[str, Any]]) -> str:
-    width = max(len(row["name"]) for row in rows)
-    lines = [f"{'preset'.ljust(width)}  {'lag bound'.ljust(10)}  what it follows"]
-    for row in rows:
-        bound = row["lag_bound_at_defaults"]
-        kind = row["bound_kind_at_defaults"]
-        shown = "none" if bound is None else f"{bound} {kind}"
-        room = WIDTH - width - 10 - 4
-        title = row["title"]
-        lines.append(
-            f"{row['name'].ljust(width)}  {shown.ljust(10)}  "
-            f"{title if len(title) <= room else title[: room - 1] + '…'}"
-        )
+    from ..results.text import WIDTH, grid
+
+    bounds = [(row["lag_bound_at_defaults"], row["bound_kind_at_defaults"]) for row in rows]
+    shown = ["none" if bound is None else f"{bound} {kind}" for bound, kind in bounds]
+    lines = [[row["name"], bound, row["title"]] for row, bound in zip(rows, shown)]
     notes = [
         "Lag bound: in versions, with the system's defaults. hard: holds for every",
         "trained rollout; typical: a straggler may pass it; exact: the lag is this.",
         "lagsweep presets NAME explains one.",
     ]
-    return "\n".join([*lines, "", *notes])
+    table = grid(["preset", "lag bound", "what it follows"], lines, left=[0, 1, 2], width=WIDTH)
+    return "\n".join([table, "", *notes])
 
 
 def _explained(preset: Any) -> str:
@@ -136,6 +128,8 @@ def _block(title: str, lines: list[str]) -> list[str]:
 
 def _wrapped(lines: list[str]) -> list[str]:
     import textwrap
+
+    from ..results.text import WIDTH
 
     return [
         part

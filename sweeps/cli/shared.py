@@ -19,7 +19,7 @@ INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
 def executor_of(
     executor: str, dask: str | None, threads: int | None
 ) -> contextlib.AbstractContextManager[Any]:
-    """Give the executor that the flags name; a Dask cluster is connected, or started, for the while."""
+    """Return the executor that the flags name; a Dask cluster is connected, or started, for the while."""
     if dask is None:
         return contextlib.nullcontext(executor)
     from ..execute.dask import connect
@@ -28,7 +28,7 @@ def executor_of(
 
 
 def this_command() -> str:
-    """Give the command line that was typed, to be given again."""
+    """Return the command line that was typed, to be given again."""
     return shlex.join(["lagsweep", *sys.argv[1:]])
 
 
@@ -50,7 +50,7 @@ def tell_compiling(config: Any, quiet: bool) -> None:
     from ..execute.compiling import kernels_are_kept
 
     if not quiet and not kernels_are_kept(config.is_level_1):
-        click.echo("compiling the kernels; this happens once and takes some ten seconds", err=True)
+        click.echo("compiling the kernels; this happens once and takes ten seconds to a minute", err=True)
 
 
 def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
@@ -109,7 +109,7 @@ def remarks(dataset: Any) -> list[str]:
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
     if spec_of(dataset).baseline and "baseline_status" not in dataset:
-        lines.append("note: no sequential baseline: it has no meaning beside options of levels 2 and 3")
+        lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")
     return lines
 
 
@@ -127,7 +127,5 @@ def failure_lines(dataset: Any, most: int = 20) -> list[str]:
         at = " ".join(f"{dim}={one[dim].item()}" for dim in reasons.dims if dim in one.coords)
         lines.append(f"  cell {one['cell'].item()} {at}: {one.item()}")
     if len(places) > most:
-        lines.append(
-            f"  and {len(places) - most:,} more: lagsweep.sweeps.store.store.read_table(folder, 'failures')"
-        )
+        lines.append(f"  and {len(places) - most:,} more: lagsweep.read_table(folder, 'failures')")
     return lines

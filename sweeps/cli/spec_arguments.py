@@ -13,7 +13,7 @@ EXAMPLES = "examples"
 
 
 def shipped_examples() -> dict[str, Any]:
-    """Give the example specs that come with the package, by name."""
+    """Return the example specs that come with the package, by name."""
     folder = resources.files("lagsweep.sweeps") / EXAMPLES
     return {item.name.removesuffix(".toml"): item for item in folder.iterdir() if item.name.endswith(".toml")}
 

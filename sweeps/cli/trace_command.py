@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ...kernels.errors import ConfigError
 from ..json_text import json_text
 from .config_flags import config_options
 from .shared import config_from_options, tell_compiling
@@ -93,7 +94,6 @@ def _window(options: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from ...kernels.errors import ConfigError
     from ..runs.simulate import simulate_pipeline
     from ..trace.trace import check_size_before
 
@@ -106,7 +106,6 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 
 
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from ...kernels.errors import ConfigError
     from ..spec.carried import config_at
     from ..store.replay import replay
     from ..store.store import open_sweep

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ..results.cells import mean_interval
+from ...kernels.intervals import mean_interval
 from .systems import systems_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ LAG_QUANTILES = {"lag_median": 0.5, "lag_90": 0.9, "lag_99": 0.99}
 
 
 def lag_quantile(counts: np.ndarray, share: float) -> int:
-    """Give the smallest lag that at least a share of the trained rollouts does not exceed (-1 if none).
+    """Return the smallest lag that at least a share of the trained rollouts does not exceed (-1 if none).
 
     Examples
     --------
@@ -63,7 +63,7 @@ def lag_quantile(counts: np.ndarray, share: float) -> int:
 
 
 def wasted_share(ds: xarray.Dataset) -> np.ndarray:
-    """Give the share of all decoded tokens that were dropped for age, evicted or cancelled, per run.
+    """Return the share of all decoded tokens that were dropped for age, evicted or cancelled, per run.
 
     Work without a learning signal (filtered) is not waste in this sense.
     """
@@ -78,7 +78,7 @@ def wasted_share(ds: xarray.Dataset) -> np.ndarray:
 
 
 def _values(ds: xarray.Dataset) -> dict[str, np.ndarray]:
-    """Give everything compared as (systems, seeds), NaN where there is nothing."""
+    """Return everything compared as (systems, seeds), NaN where there is nothing."""
     values = {name: ds[name].values.astype(np.float64) for name in MEANS}
     trainer = {name: ds[metric].values for name, metric in TRAINER_SHARES.items()}
     slots = {name: ds[metric].values for name, metric in SLOT_SHARES.items()}

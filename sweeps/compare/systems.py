@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
+from ..execute.options import Executor, Observer
 from ..presets.registry import find_preset, preset_bound_kind, preset_lag_bound, preset_settings
 from ..presets.systems import (
     ABORT_FIELDS,
@@ -85,7 +86,7 @@ class System:
 
 
 def whole_workload(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Give the fields that all systems have in common: ``DEFAULT_WORKLOAD`` with some changes."""
+    """Return the fields that all systems have in common: ``DEFAULT_WORKLOAD`` with some changes."""
     return {**DEFAULT_WORKLOAD, **(changes or {})}
 
 
@@ -150,7 +151,7 @@ def _system(name: str, knobs: dict[str, Any], common: Mapping[str, Any]) -> Syst
 
 
 def _numbered(systems: list[System]) -> list[System]:
-    """Give systems of one preset numbers, in the order given."""
+    """Return systems of one preset numbers, in the order given."""
     presets = [system.preset for system in systems]
     numbered = []
     for position, system in enumerate(systems):
@@ -182,10 +183,10 @@ def compare_systems(
     seeds: Sequence[int] | int,
     *,
     store: str | Path | None = None,
-    executor: Any = "threads",
+    executor: Executor = "threads",
     threads: int | None = None,
     cancel: threading.Event | None = None,
-    progress: Any = None,
+    progress: Observer | None = None,
 ) -> xarray.Dataset:
     """Run every system at every seed.
 

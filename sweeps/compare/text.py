@@ -8,22 +8,20 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .rows import LAG_COLUMNS
+from ..laws.lengths import LengthLaw
+from ..results.numbers import formatted
+from ..results.text import WIDTH, grid
+from ..results.words import CAUSES
+from .rows import LAG_COLUMNS, SLOT_SHARES, TRAINER_SHARES
 
-WIDTH = 80
 Rows = Sequence[Mapping[str, Any]]
-
-
-def number(value: float | None, form: str) -> str:
-    """Write a number, or a dash where there is none."""
-    return "-" if value is None or math.isnan(value) else format(value, form)
 
 
 def mean_text(row: Mapping[str, Any], name: str, form: str) -> str:
     """Write a mean with its half width."""
-    text = number(row[name], form)
+    text = formatted(row[name], form)
     half = row[f"{name}_half_width"]
-    return f"{text} ±{number(half, form)}" if text != "-" and not math.isnan(half) else text
+    return f"{text} ±{formatted(half, form)}" if text != "-" and not math.isnan(half) else text
 
 
 def difference_text(row: Mapping[str, Any], name: str, form: str = "", *, relative: bool = False) -> str:
@@ -33,113 +31,86 @@ def difference_text(row: Mapping[str, Any], name: str, form: str = "", *, relati
         base = row[name] - value
         value, half = (value / base, half / base) if base else (math.nan, math.nan)
         form = ".0%" if half >= 0.1 or abs(value) >= 10 else ".1%"  # no digits that mean nothing
-    text = number(value, f"+{form}")
-    return f"{text} ±{number(half, form)}" if text != "-" and not math.isnan(half) else text
+    text = formatted(value, f"+{form}")
+    return f"{text} ±{formatted(half, form)}" if text != "-" and not math.isnan(half) else text
 
 
-def _grid(title: str, header: list[str], lines: list[list[str]]) -> list[str]:
-    widths = [max(len(line[k]) for line in [header, *lines]) for k in range(len(header))]
-
-    def written(line: list[str]) -> str:
-        first = line[0].ljust(widths[0])
-        return "  ".join([first, *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]).rstrip()
-
-    return [title, written(header), "  ".join("─" * width for width in widths), *map(written, lines), ""]
+def _table(title: str, header: list[str], lines: list[list[str]]) -> list[str]:
+    return [title, grid(header, lines, left=[0]), ""]
 
 
-def _speed(rows: Rows) -> list[str]:
-    return _grid(
-        "Speed",
-        ["", "s/update", "tokens/s", "effective/s", "ESS"],
+def speed_lines(rows: Rows) -> list[list[str]]:
+    """Write each system's s/update, tokens/s, effective tokens/s and ESS."""
+    return [
         [
-            [
-                row["label"],
-                mean_text(row, "seconds_per_update", ".1f"),
-                mean_text(row, "trained_tokens_per_second", ".0f"),
-                mean_text(row, "effective_tokens_per_second", ".0f"),
-                mean_text(row, "mean_expected_normalized_ess", ".3f"),
-            ]
-            for row in rows
-        ],
-    )
+            row["label"],
+            mean_text(row, "seconds_per_update", ".1f"),
+            mean_text(row, "trained_tokens_per_second", ".0f"),
+            mean_text(row, "effective_tokens_per_second", ".0f"),
+            mean_text(row, "mean_expected_normalized_ess", ".3f"),
+        ]
+        for row in rows
+    ]
 
 
-def _paired(rows: Rows) -> list[str]:
-    others = [row for row in rows if row["label"] != row["against"]]
-    return _grid(
-        f"Against {rows[0]['against']}, seed by seed",
-        ["", "s/update", "tokens/s", "ESS", "mean lag"],
+def paired_lines(rows: Rows) -> list[list[str]]:
+    """Write how s/update, tokens/s, ESS and mean lag differ from the reference, for the other systems."""
+    return [
         [
-            [
-                row["label"],
-                difference_text(row, "seconds_per_update", relative=True),
-                difference_text(row, "trained_tokens_per_second", relative=True),
-                difference_text(row, "mean_expected_normalized_ess", ".3f"),
-                difference_text(row, "mean_rollout_lag", ".2f"),
-            ]
-            for row in others
-        ],
-    )
+            row["label"],
+            difference_text(row, "seconds_per_update", relative=True),
+            difference_text(row, "trained_tokens_per_second", relative=True),
+            difference_text(row, "mean_expected_normalized_ess", ".3f"),
+            difference_text(row, "mean_rollout_lag", ".2f"),
+        ]
+        for row in rows
+        if row["label"] != row["against"]
+    ]
+
+
+def work_lines(rows: Rows) -> list[list[str]]:
+    """Write each system's waste, length bias and rollouts per batch."""
+    return [
+        [
+            row["label"],
+            mean_text(row, "wasted_share", ".1%"),
+            mean_text(row, "length_bias_law", ".3f"),
+            formatted(row["rollouts_per_batch"], ".0f"),
+        ]
+        for row in rows
+    ]
 
 
 def _lag(rows: Rows) -> list[str]:
     lines = []
     for row in rows:
         shares = [
-            number(sum(row["lag_shares"][first : last + 1]), ".0%") if row["lag_shares"] else "-"
+            formatted(sum(row["lag_shares"][first : last + 1]), ".0%") if row["lag_shares"] else "-"
             for _, first, last in LAG_COLUMNS
         ]
         bound = "none" if row["lag_bound"] is None else f"{row['lag_bound']} {row['bound_kind']}"
         largest = str(row["lag_largest"]) if row["lag_shares"] else "-"
-        means = [number(row[name], ".2f") for name in ("mean_rollout_lag", "mean_rollout_lag_publications")]
+        means = [
+            formatted(row[name], ".2f") for name in ("mean_rollout_lag", "mean_rollout_lag_publications")
+        ]
         lines.append([row["label"], *means, *shares, largest, bound])
     header = ["", "mean", "publ.", *(name for name, _, _ in LAG_COLUMNS), "max", "bound"]
-    return _grid("Lag of trained rollouts, in versions (publ.: its mean in publications)", header, lines)
-
-
-def _shares(rows: Rows, title: str, columns: dict[str, str]) -> list[str]:
-    """Write shares of time; a column in which no system has anything is left out."""
-    shown = {
-        head: name
-        for head, name in columns.items()
-        if head in ("train", "busy") or any(row[name] >= 0.0005 for row in rows)
-    }
-    lines = [[row["label"], *(number(row[name], ".1%") for name in shown.values())] for row in rows]
-    return _grid(title, ["", *shown], lines)
+    return _table("Lag of trained rollouts, in versions (publ.: its mean in publications)", header, lines)
 
 
 def _time(rows: Rows) -> list[str]:
-    trainer = {
-        "train": "trainer_busy",
-        "publication": "trainer_waits_publication",
-        "running groups": "trainer_waits_running",
-        "batch not full": "trainer_waits_batch",
-    }
-    slots = {
-        "busy": "slots_busy",
-        "publication": "slots_idle_publication",
-        "max running": "slots_idle_max_running",
-        "one batch": "slots_idle_one_batch",
-        "token cap": "slots_idle_token_cap",
-        "budget": "slots_idle_limits",
-    }
     return [
-        *_shares(rows, "The trainer's time: at work, then what it waits for", trainer),
-        *_shares(rows, "The slots' time: busy, then what keeps idle ones closed", slots),
+        *_shares(rows, "The trainer's time: at work, then what it waits for", "trainer", TRAINER_SHARES),
+        *_shares(rows, "The slots' time: busy, then what keeps idle ones closed", "slots", SLOT_SHARES),
     ]
 
 
-def _work(rows: Rows) -> list[str]:
-    lines = [
-        [
-            row["label"],
-            mean_text(row, "wasted_share", ".1%"),
-            mean_text(row, "length_bias_law", ".3f"),
-            number(row["rollouts_per_batch"], ".0f"),
-        ]
-        for row in rows
-    ]
-    return _grid("Work", ["", "waste", "length bias", "rollouts/batch"], lines)
+def _shares(rows: Rows, title: str, group: str, shares: Mapping[str, str]) -> list[str]:
+    """Write shares of time; a column in which no system has anything is left out."""
+    first, *rest = shares
+    shown = [first, *(name for name in rest if any(row[name] >= 0.0005 for row in rows))]
+    lines = [[row["label"], *(formatted(row[name], ".1%") for name in shown)] for row in rows]
+    return _table(title, ["", *(CAUSES[group][shares[name]].heading for name in shown)], lines)
 
 
 def workload_text(workload: Mapping[str, Any]) -> str:
@@ -150,7 +121,6 @@ def workload_text(workload: Mapping[str, Any]) -> str:
     workload : mapping
         Fields of the configuration that all systems have in common.
     """
-    from ..laws.lengths import LengthLaw
 
     law = workload["response_length"]
     law = law if isinstance(law, LengthLaw) else LengthLaw.from_dict(law)
@@ -170,7 +140,14 @@ def workload_text(workload: Mapping[str, Any]) -> str:
 
 def comparison_text(rows: Rows, workload: str, drift_per_version: float, confidence: float = 0.95) -> str:
     """Write the rows of :func:`.compare.rows.comparison_rows` for people."""
-    tables = [*_speed(rows), *_paired(rows), *_lag(rows), *_time(rows), *_work(rows)]
+    against = f"Against {rows[0]['against']}, seed by seed"
+    tables = [
+        *_table("Speed", ["", "s/update", "tokens/s", "effective/s", "ESS"], speed_lines(rows)),
+        *_table(against, ["", "s/update", "tokens/s", "ESS", "mean lag"], paired_lines(rows)),
+        *_lag(rows),
+        *_time(rows),
+        *_table("Work", ["", "waste", "length bias", "rollouts/batch"], work_lines(rows)),
+    ]
     return "\n".join([*_legend(rows), *tables, *_wrapped(rows, workload, drift_per_version, confidence)])
 
 

@@ -1,6 +1,6 @@
 """The settings of one simulated pipeline: every field of the model, checked before anything runs.
 
-A configuration is frozen and keyword-only. Level 1 is the core; the fields of levels 2 and 3 (engine,
+A configuration is frozen and keyword-only. Level 1 is the core; the fields of levels 2 and 3 (generation,
 publication styles, groups, admission ledger, stale work) are off by default, and a run with the defaults is
 the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
 """
@@ -8,7 +8,7 @@ the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
 
 from pydantic import (
     BaseModel,
@@ -23,7 +23,11 @@ from pydantic import (
 from ...kernels.errors import ConfigError
 from ..checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
 from ..laws.lengths import LengthLaw, SecondsLaw
+from .help_text import level_of, show_fields
 from .rules import contradictions
+
+if TYPE_CHECKING:
+    from .settings import PresetSettings, Settings, Whole
 
 # The three axes of a sweep that carry names of their own.
 AXIS_FIELDS = {
@@ -55,6 +59,10 @@ def _law_to_dict(law: LengthLaw | SecondsLaw | None) -> Any:
     return None if law is None else law.to_dict()
 
 
+Counted = Literal["started", "finished"]
+Done = Literal["published", "popped", "trained"]
+
+
 class Limit(BaseModel):
     """One line of the admission ledger: a group may be admitted while ``count < B * done + groups``.
 
@@ -70,10 +78,14 @@ class Limit(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    count: Literal["started", "finished"] = "started"
-    done: Literal["published", "popped", "trained"] = "published"
+    count: Counted = "started"
+    done: Done = "published"
     groups: Annotated[WholeNumber, Field(ge=0, le=2**52)]
 
+    @overload
+    def __init__(self, count: Counted = ..., done: Done = ..., *, groups: Whole) -> None: ...
+    @overload
+    def __init__(self, count: Counted, done: Done, groups: Whole) -> None: ...
     def __init__(self, *args: Any, **fields: Any) -> None:
         fields.update(zip(("count", "done", "groups"), args))
         try:
@@ -204,7 +216,7 @@ class PipelineConfig(BaseModel):
     redraw_on_requeue: Flag = _setting(False, "requeued work draws anew", 3)
     cancel_in_flight: Flag = _setting(False, "cancel running groups that are too old", 3)
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, **fields: Unpack[Settings]) -> None:
         if fields.get("batch_groups") is not None:
             # Batches are counted in one way: the other default steps back, a given value is refused below.
             fields.setdefault("batch_tokens", None)
@@ -235,8 +247,8 @@ class PipelineConfig(BaseModel):
         # The settings alone: where they come from does not make two configurations different.
         return isinstance(other, PipelineConfig) and self.__dict__ == other.__dict__
 
-    def replace(self, **changes: Any) -> PipelineConfig:
-        """Give a checked copy with some fields changed.
+    def replace(self, **changes: Unpack[PresetSettings]) -> PipelineConfig:
+        """Return a checked copy with some fields changed.
 
         A configuration built from a preset is built again, so that its rules follow the change.
 
@@ -250,10 +262,11 @@ class PipelineConfig(BaseModel):
             return self._rebuild(name, **{**fields, **changes})
         if changes.get("batch_groups") is not None and "batch_tokens" not in self.model_fields_set:
             changes.setdefault("batch_tokens", None)
-        return type(self)(**({name: getattr(self, name) for name in self.model_fields_set} | changes))
+        kept: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**(kept | {**changes}))
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
-        """Give the settings as plain data (for TOML or JSON): those that differ from the defaults, or all.
+        """Return the settings as plain data (for TOML or JSON): those that differ from the defaults, or all.
 
         Examples
         --------
@@ -311,5 +324,7 @@ def _higher_level_fields() -> list[str]:
 
 def field_level(name: str, field: Any = None) -> int:
     """Tell which level of the model a field belongs to (1, 2 or 3)."""
-    field = field or PipelineConfig.model_fields[name]
-    return int(field.json_schema_extra["level"])
+    return level_of(field or PipelineConfig.model_fields[name])
+
+
+show_fields(PipelineConfig)

@@ -9,24 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import Finding
+from ...kernels.pipeline.ticks import ticks
+from .help_text import level_of
 
 if TYPE_CHECKING:
     from .config import PipelineConfig
-
-MAXIMUM_TICKS = 2**52
-TICKS_PER_SECOND = 1_000_000
-
-
-def ticks(seconds: float) -> int:
-    """Turn seconds into whole microseconds, as the model does.
-
-    Examples
-    --------
-    >>> ticks(1.5)
-    1500000
-    """
-    scaled = seconds * 1e6 + 0.5
-    return MAXIMUM_TICKS if scaled >= MAXIMUM_TICKS else int(scaled)
 
 
 def contradictions(config: PipelineConfig) -> list[Finding]:
@@ -63,7 +50,7 @@ def _time(config: PipelineConfig) -> list[Finding]:
                 "Shorten the warm-up or lengthen the run.",
             )
         )
-    # The general engine's keys spend one more bit, on what comes first within a tick.
+    # The general loop's keys spend one more bit, on what comes first within a tick.
     slot_bits = max(1, (config.rollout_workers - 1).bit_length()) + 1
     if (horizon + 1) << slot_bits >= 2**63:
         found.append(
@@ -263,7 +250,7 @@ def _stale_work(config: PipelineConfig) -> list[Finding]:
 
 
 def _sequential(config: PipelineConfig) -> list[Finding]:
-    """`sequential` is a baseline: the engine's options of level 2 fit it, rules about overlap do not."""
+    """`sequential` is a baseline: the options of level 2 fit it, rules about overlap do not."""
     if config.mode != "sequential":
         return []
     fields = type(config).model_fields
@@ -275,6 +262,5 @@ def _sequential(config: PipelineConfig) -> list[Finding]:
             "Use mode 'bounded_async' with limits that make it synchronous.",
         )
         for name, field in fields.items()
-        if field.json_schema_extra["level"] == 3
-        and getattr(config, name) != field.get_default(call_default_factory=True)
+        if level_of(field) == 3 and getattr(config, name) != field.get_default(call_default_factory=True)
     ]

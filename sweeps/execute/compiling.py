@@ -7,9 +7,8 @@ import time
 import numpy as np
 
 from ..config.config import PipelineConfig
+from ..runs.many import simulate_batch
 from .progress import Progress, duration
-
-_KERNEL_FILES = {True: "lean_cells.run_cells_kernel-*.nbi", False: "general.*_kernel-*.nbi"}
 
 
 def compile_first(config: PipelineConfig, progress: Progress) -> float:
@@ -29,9 +28,8 @@ def compile_first(config: PipelineConfig, progress: Progress) -> float:
     """
     if kernels_are_kept(config.is_level_1):
         return 0.0
-    from ..runs.many import simulate_batch
 
-    progress.note("compiling the kernels; this happens once and takes some ten seconds")
+    progress.note("compiling the kernels; this happens once and takes ten seconds to a minute")
     began = time.perf_counter()
     simulate_batch([config.replace(stop_after_updates=1)], np.zeros(1, np.uint64))
     seconds = time.perf_counter() - began
@@ -41,11 +39,11 @@ def compile_first(config: PipelineConfig, progress: Progress) -> float:
 
 def kernels_are_kept(level_1: bool) -> bool:
     """Tell whether the machine code of this exact source is in the cache (or nothing is compiled at all)."""
-    from numba import config
+    from ...kernels._jit import code_is_kept
 
-    from ...kernels._jit import cache_folder
-
-    folder = cache_folder()
-    return bool(getattr(config, "DISABLE_JIT", 0)) or (
-        folder is not None and any(folder.glob(_KERNEL_FILES[level_1]))
-    )
+    # The one that is compiled last.
+    if level_1:
+        from ...kernels.pipeline.lean_cells import run_cells_kernel as last_kernel
+    else:
+        from ...kernels.pipeline.summary import general_metrics_kernel as last_kernel
+    return code_is_kept(last_kernel)

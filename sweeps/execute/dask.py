@@ -159,8 +159,9 @@ def windowed(client: Any, submit: Submit, cancel: threading.Event) -> Iterator[t
                 asked = time.monotonic()
             while more and len(under_way) < window:
                 submitted = submit(client)
-                more = submitted is not None
-                if more:
+                if submitted is None:
+                    more = False
+                else:
                     under_way[submitted[0]] = submitted[1:]
             if not under_way:
                 return

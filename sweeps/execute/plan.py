@@ -85,7 +85,7 @@ class Part:
         return configs_of(self.base, self.design, cells)
 
     def with_chunks(self, chunks: Sequence[int]) -> Part:
-        """Give the same part cut into other units."""
+        """Return the same part cut into other units."""
         layout = Layout(self.layout.shape, tuple(chunks))
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return Part(**{**fields, "layout": layout})
@@ -137,7 +137,7 @@ def _part(
 
 
 def baseline_design(spec: SweepSpec) -> tuple[PipelineConfig, Design] | None:
-    """Give the sequential baseline of a sweep: its base and the cells along the axes that matter to it.
+    """Return the sequential baseline of a sweep: its base and the cells along the axes that matter to it.
 
     None where it has no meaning: options of levels 2 and 3, or a sweep that is about the mode itself.
     """

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from ...kernels.errors import ConfigError
+
 PLAIN_SECONDS = 10.0  # between plain lines
 FIRST_PLAIN_SECONDS = 2.0
 
@@ -65,7 +67,7 @@ class Counting(Progress):
             self._tell(self.done, self.total)
 
     def rate(self) -> float:
-        """Give runs per second so far in this process."""
+        """Return runs per second so far in this process."""
         return (self.done - self.done_before) / max(time.monotonic() - self.began, 1e-9)
 
     def line(self) -> str:
@@ -174,7 +176,7 @@ def progress_for_terminal(*, quiet: bool = False) -> Progress:
     return Bar() if sys.stderr.isatty() else Plain()
 
 
-def checked_progress(progress: Any) -> Progress:
+def checked_progress(progress: object) -> Progress:
     """Read the argument ``progress`` of a sweep: None, True, a function of (done, total), or an observer.
 
     Raises
@@ -182,7 +184,6 @@ def checked_progress(progress: Any) -> Progress:
     ConfigError
         If it is none of these.
     """
-    from ...kernels.errors import ConfigError
 
     if progress is None or progress is False:
         return Progress()

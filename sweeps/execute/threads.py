@@ -33,7 +33,7 @@ UnitDone = Callable[[UnitWork], None]
 
 
 def default_threads() -> int:
-    """Give how many threads may run at once: the CPUs that this process may use."""
+    """Return how many threads may run at once: the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1

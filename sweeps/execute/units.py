@@ -49,28 +49,28 @@ class Layout:
         return math.prod(self.grid)
 
     def units(self) -> Iterator[tuple[int, ...]]:
-        """Give every unit's place in the grid, in order."""
+        """Return every unit's place in the grid, in order."""
         return itertools.product(*(range(count) for count in self.grid))
 
     def box(self, unit: Sequence[int]) -> Box:
-        """Give where a unit starts and stops along each dimension."""
+        """Return where a unit starts and stops along each dimension."""
         return tuple(
             (index * chunk, min((index + 1) * chunk, size))
             for index, chunk, size in zip(unit, self.chunks, self.shape)
         )
 
     def cells(self, unit: Sequence[int]) -> np.ndarray:
-        """Give a unit's cells, counted along the whole design, in order (int64)."""
+        """Return a unit's cells, counted along the whole design, in order (int64)."""
         return box_cells(self.box(unit)[:-1], self.shape[:-1])
 
 
 def box_shape(box: Box) -> tuple[int, ...]:
-    """Give how many runs a box holds along each dimension."""
+    """Return how many runs a box holds along each dimension."""
     return tuple(stop - start for start, stop in box)
 
 
 def box_cells(box: Box, shape: Sequence[int]) -> np.ndarray:
-    """Give the cells of a box over the axes, counted along a design of this shape.
+    """Return the cells of a box over the axes, counted along a design of this shape.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def box_cells(box: Box, shape: Sequence[int]) -> np.ndarray:
 
 
 def intersection(a: Box, b: Box) -> Box | None:
-    """Give the runs that two boxes share, None if there are none."""
+    """Return the runs that two boxes share, None if there are none."""
     shared = tuple((max(x[0], y[0]), min(x[1], y[1])) for x, y in zip(a, b))
     return shared if all(start < stop for start, stop in shared) else None
 

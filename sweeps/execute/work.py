@@ -65,7 +65,7 @@ def empty_arrays(metrics: Sequence[Metric], cells: int, seeds: int, *, lag_count
 
 
 def fill_value(dtype: str) -> float | int:
-    """Give what a metric of this type holds where no run was done."""
+    """Return what a metric of this type holds where no run was done."""
     return np.nan if np.dtype(dtype).kind == "f" else NOT_RUN_INTEGER
 
 
@@ -220,7 +220,7 @@ def runs_of(todo: Todo) -> int:
 
 
 def one_unit(part: Part) -> Part:
-    """Give a part cut into a single unit: in memory there is nothing to write, and blocks are cut anyway."""
+    """Return a part cut into a single unit: in memory nothing is written, and blocks are cut anyway."""
     return part.with_chunks([max(1, size) for size in part.layout.shape])
 
 

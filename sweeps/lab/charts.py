@@ -1,8 +1,4 @@
-"""The lab's charts, as Vega-Lite specifications with their data inside.
-
-Colours are those of Okabe and Ito, which colour-blind readers can tell apart; series also differ in shape or
-dash. Axes carry units. Text takes its colour from where the chart stands (:mod:`.lab.files`).
-"""
+"""The lab's charts: those of sweeps where there is one, and what only the lab draws, in the same style."""
 
 from __future__ import annotations
 
@@ -11,137 +7,91 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from ..charts.images import specification
+from ..charts.links import inline
+from ..charts.plots import chart_of
+from ..charts.shares import part_rows, stacked_bars
+from ..charts.style import BLUE, CATEGORIES, GREY, HEIGHT, SHAPES, WIDTH
+from ..results.frontier import Frontier
 from .model import GIB, Chart
 
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
-WIDTH, HEIGHT = 560, 260
+PARTS = [*CATEGORIES, GREY]
 
 
 def memory_chart(rows: list[dict[str, Any]], parts: tuple[str, ...]) -> Chart:
     """Stack the parts of the model's state."""
-    values = [
-        {"training": row["training"], "part": part, "gib": row[part], "place": place}
-        for row in rows
-        for place, part in enumerate(parts)
-        if row[part] > 0
-    ]
-    order = [row["training"] for row in rows]
-    layer = (
-        alt.Chart(alt.Data(values=values))
-        .mark_bar()
-        .encode(
-            alt.X("gib:Q", title="GiB"),
-            alt.Y("training:N", title=None, sort=order, axis=alt.Axis(labelLimit=240)),
-            alt.Color("part:N", title="part", sort=list(parts), scale=alt.Scale(range=COLOURS)),
-            alt.Order("place:Q"),
-        )
-    )
+    bars = {row["training"]: {part: row[part] for part in parts} for row in rows}
     total = ", ".join(f"{row['training']} {row['total_gib']:.0f} GiB" for row in rows)
-    return _finish("memory_state", "State of a 7B model", f"Stacked bars: {total}.", layer, height=150)
+    return _stacked("memory_state", "State of a 7B model", f"Stacked bars: {total}.", bars)
 
 
 def phase_chart(phases: dict[str, dict[str, int]]) -> Chart:
     """Stack what is live in each phase."""
-    names = list(dict.fromkeys(part for parts in phases.values() for part in parts))
-    values = [
-        {"phase": phase, "part": part, "gib": size / GIB, "place": place}
-        for phase, parts in phases.items()
-        for place, (part, size) in enumerate(parts.items())
+    bars = {phase: {part: size / GIB for part, size in parts.items()} for phase, parts in phases.items()}
+    total = ", ".join(f"{phase} {sum(parts.values()):.0f} GiB" for phase, parts in bars.items())
+    return _stacked("overlap_phases", "Live memory by phase", f"Stacked bars: {total}.", bars)
+
+
+def _stacked(name: str, title: str, description: str, bars: dict[str, dict[str, float]]) -> Chart:
+    parts = dict.fromkeys(part for sizes in bars.values() for part in sizes)
+    rows = [
+        row for place, (label, sizes) in enumerate(bars.items()) for row in part_rows(sizes, place, label)
     ]
-    layer = (
-        alt.Chart(alt.Data(values=values))
-        .mark_bar()
-        .encode(
-            alt.X("gib:Q", title="live, GiB"),
-            alt.Y("phase:N", title=None, sort=list(phases)),
-            alt.Color("part:N", title="part", sort=names, scale=alt.Scale(range=[*COLOURS, "#999999"])),
-            alt.Order("place:Q"),
-        )
-    )
-    totals = ", ".join(f"{phase} {sum(parts.values()) / GIB:.0f} GiB" for phase, parts in phases.items())
-    return _finish("overlap_phases", "Live memory by phase", f"Stacked bars: {totals}.", layer, height=120)
+    x = alt.X("share:Q", title="GiB")
+    tip = alt.Tooltip("share:Q", title="GiB", format=",.2f")
+    return _finished(name, title, description, stacked_bars(rows, dict(zip(parts, PARTS)), x, tip))
+
+
+def _of_loops(rows: list[dict[str, Any]]) -> tuple[alt.Color, list[str]]:
+    loops = list(dict.fromkeys(row["loop"] for row in rows))
+    scale = alt.Scale(domain=loops, range=CATEGORIES[: len(loops)])
+    return alt.Color("loop:N", title=None, sort=loops, scale=scale), loops
 
 
 def queue_chart(levels: list[dict[str, Any]], cap: int, duration_seconds: float) -> Chart:
     """Draw the queue's level as steps, and the cap as a line."""
-    loops = list(dict.fromkeys(level["loop"] for level in levels))
+    colour, loops = _of_loops(levels)
     steps = (
-        alt.Chart(alt.Data(values=levels))
+        alt.Chart(inline(levels))
         .mark_line(interpolate="step-after", strokeWidth=1.5)
         .encode(
             alt.X("time:Q", title="simulated time, s", scale=alt.Scale(domain=[0, duration_seconds])),
-            alt.Y("tokens:Q", title="queued, tokens"),
-            alt.Color("loop:N", title="loop", sort=loops, scale=alt.Scale(range=COLOURS)),
+            alt.Y("tokens:Q", title="queue, tokens"),
+            colour,
             alt.StrokeDash("loop:N", sort=loops, legend=None),
         )
     )
-    line = (
-        alt.Chart(alt.Data(values=[{"cap": cap, "text": f"cap, {cap:,}"}]))
-        .mark_rule(strokeDash=[2, 3], color="#888888", strokeWidth=2)
-        .encode(alt.Y("cap:Q"))
-    )
+    line = alt.Chart(inline([{"cap": cap}])).mark_rule(strokeDash=[5, 3], color=GREY, strokeWidth=2)
     deepest = max(level["tokens"] for level in levels)
     text = f"Queue level of two loops over time; the deepest is {deepest:,} tokens, the cap {cap:,}."
-    return _finish("queue", "The queue over one run", text, steps + line)
+    return _finished("queue", "The queue over one run", text, steps + line.encode(alt.Y("cap:Q")))
 
 
 def lag_chart(points: list[dict[str, Any]], drift_per_version: float) -> Chart:
     """Draw each batch: its mean lag and its effective sample size, and what one lag alone would give."""
-    loops = list(dict.fromkeys(point["loop"] for point in points))
+    colour, loops = _of_loops(points)
     lags = np.linspace(0.0, max(point["lag"] for point in points), 30)
     expected = [{"lag": float(lag), "ess": float(np.exp(-(drift_per_version**2) * lag))} for lag in lags]
     x = alt.X("lag:Q", title="mean lag of the batch, versions")
     y = alt.Y("ess:Q", title="normalized effective sample size", scale=alt.Scale(zero=False))
-    batches = (
-        alt.Chart(alt.Data(values=points))
-        .mark_point(filled=True, opacity=0.6, size=35)
-        .encode(
-            x,
-            y,
-            alt.Color("loop:N", title="loop", sort=loops, scale=alt.Scale(range=COLOURS)),
-            alt.Shape("loop:N", sort=loops, legend=None),
-        )
-    )
-    curve = alt.Chart(alt.Data(values=expected)).mark_line(color="#888888", strokeDash=[4, 3]).encode(x, y)
+    shape = alt.Shape("loop:N", title=None, sort=loops, scale=alt.Scale(domain=loops, range=SHAPES[:2]))
+    batches = alt.Chart(inline(points)).mark_point(filled=True, opacity=0.6, size=35)
+    curve = alt.Chart(inline(expected)).mark_line(color=GREY, strokeDash=[4, 3]).encode(x, y)
     text = (
         f"{len(points)} batches of two loops: effective sample size scatters around a curve that falls as "
         "mean lag grows."
     )
-    return _finish("staleness", "Lag and effective sample size, batch by batch", text, batches + curve)
+    title = "Lag and effective sample size, batch by batch"
+    return _finished("staleness", title, text, batches.encode(x, y, colour, shape) + curve)
 
 
-def sweep_chart(rows: list[dict[str, Any]]) -> Chart:
+def sweep_chart(swept: Frontier) -> Chart:
     """Draw the sweep: throughput against effective sample size with intervals."""
-    values = [
-        {
-            **row,
-            "low": row["tokens"] - row["tokens_half"],
-            "high": row["tokens"] + row["tokens_half"],
-            "cap": f"{row['queue_cap']:,}",
-        }
-        for row in rows
-    ]
-    data = alt.Data(values=values)
-    x = alt.X("ess:Q", title="expected normalized effective sample size", scale=alt.Scale(zero=False))
-    lags = sorted({row["max_lag"] for row in rows})
-    caps = [f"{cap:,}" for cap in sorted({row["queue_cap"] for row in rows})]
-    colour = alt.Color("max_lag:O", title="lag limit", sort=lags, scale=alt.Scale(range=COLOURS))
-    bars = alt.Chart(data).mark_rule().encode(x, alt.Y("low:Q", title=""), alt.Y2("high:Q"), colour)
-    points = (
-        alt.Chart(data)
-        .mark_point(filled=True, size=55)
-        .encode(
-            x,
-            alt.Y("tokens:Q", title="trained tokens/s", scale=alt.Scale(zero=False)),
-            colour,
-            alt.Shape("sync_cadence:O", title="cadence"),
-            alt.Opacity("cap:N", title="queue cap", sort=caps, scale=alt.Scale(range=[1.0, 0.45])),
-        )
-    )
     text = (
-        f"{len(rows)} configurations: trained tokens/s against expected effective sample size, 95% intervals."
+        f"{swept.frame.height} configurations: trained tokens/s against expected effective sample size, 95% "
+        "intervals. Large points are beaten by no other in both."
     )
-    return _finish("sweep", "Throughput against freshness", text, bars + points)
+    return _finished("sweep", "Throughput against freshness", text, chart_of(swept))
 
 
 def cadence_chart(rows: list[dict[str, Any]]) -> Chart:
@@ -154,18 +104,16 @@ def cadence_chart(rows: list[dict[str, Any]]) -> Chart:
         }
         for row in rows
     ]
-    points = alt.Chart(alt.Data(values=values)).encode(
+    points = alt.Chart(inline(values)).encode(
         alt.X("seconds:Q", title="publication, s per update", scale=alt.Scale(domain=[0, 1])),
         alt.Y("lag:Q", title="mean lag, updates"),
     )
-    line = points.mark_line(
-        color=COLOURS[0], point=alt.OverlayMarkDef(filled=True, size=60, color=COLOURS[0])
-    )
-    labels = points.mark_text(align="left", dx=8, dy=-8, color="#888888").encode(text="text:N")
+    line = points.mark_line(color=BLUE, point=alt.OverlayMarkDef(filled=True, size=60, color=BLUE))
+    labels = points.mark_text(align="left", dx=8, dy=-8, color=GREY).encode(text="text:N")
     text = (
         "Publishing every 1, 2, 4 and 8 updates: seconds per update fall by half each time, mean lag grows."
     )
-    return _finish("sync_cadence", "Cadence: seconds against lag", text, line + labels)
+    return _finished("sync_cadence", "Cadence: seconds against lag", text, line + labels)
 
 
 def checkpoint_chart(intervals: np.ndarray, overheads: np.ndarray, rules: list[dict[str, Any]]) -> Chart:
@@ -182,23 +130,18 @@ def checkpoint_chart(intervals: np.ndarray, overheads: np.ndarray, rules: list[d
     ends = alt.Scale(type="log", domain=[float(intervals[0]), float(intervals[-1])], nice=False)
     x = alt.X("interval:Q", title="work between two saves, s", scale=ends)
     y = alt.Y("overhead:Q", title="exact overhead", axis=alt.Axis(format="%"), scale=alt.Scale(zero=False))
-    curve = alt.Chart(alt.Data(values=values)).mark_line(color=COLOURS[0]).encode(x, y)
-    points = (
-        alt.Chart(alt.Data(values=marks))
-        .mark_point(filled=True, size=80)
-        .encode(
-            x,
-            y,
-            alt.Color("rule:N", title="rule", scale=alt.Scale(range=COLOURS[1:3])),
-            alt.Shape("rule:N", title="rule"),
-        )
-    )
+    curve = alt.Chart(inline(values)).mark_line(color=BLUE).encode(x, y)
+    points = alt.Chart(inline(marks)).mark_point(filled=True, size=80)
+    colour = alt.Color("rule:N", title=None, scale=alt.Scale(range=CATEGORIES[1:3]))
     lowest = f"{overheads.min():.1%}"
     text = f"A curve that is flat around its lowest point of {lowest}; both rules stand on the flat part."
-    return _finish("checkpoint_intervals", "The cost of saving too often or too seldom", text, curve + points)
+    title = "The cost of saving too often or too seldom"
+    drawn = curve + points.encode(x, y, colour, alt.Shape("rule:N", title=None))
+    return _finished("checkpoint_intervals", title, text, drawn)
 
 
-def _finish(name: str, title: str, description: str, layer: Any, *, height: int = HEIGHT) -> Chart:
-    """Give the layers one size and an axis style, and take the specification."""
-    whole = layer.properties(width=WIDTH, height=height).configure_view(strokeOpacity=0)
-    return Chart(name, title, description, whole.to_dict())
+def _finished(name: str, title: str, description: str, drawn: Any) -> Chart:
+    """Return a chart its size, unless it has one, and take the specification."""
+    if drawn.height is alt.Undefined:
+        drawn = drawn.properties(width=WIDTH, height=HEIGHT - 60)
+    return Chart(name, title, description, specification(drawn))

@@ -1,6 +1,6 @@
 """The lab, end to end: ten sections on memory, queues, staleness and recovery of asynchronous training.
 
-:func:`run_lab` gives the sections, :func:`.lab.files.write_lab` writes them, and the command
+:func:`run_lab` gives the sections, :func:`.pages.lab.write_lab` writes them, and the command
 ``lagsweep lab`` shows them. The tenth section measures a real model and is not part of this package yet.
 """
 
@@ -12,6 +12,7 @@ from importlib.metadata import version
 
 from ...kernels.errors import ConfigError, nearest
 from .model import PROFILES, Column, Profile, Section, Table
+from .records import records_section
 
 REAL_MODEL = "real-model"
 REAL_MODEL_TEXT = (
@@ -66,7 +67,6 @@ def run_lab(profile: Profile | str = "smoke") -> Iterator[Section]:
     """
     from .loops import loops_section, queue_section, run_loops, staleness_section
     from .memory import memory_section, overlap_section
-    from .records import records_section
     from .recovery import checkpoint_section, sync_section
 
     profile = lab_profile(profile) if isinstance(profile, str) else profile

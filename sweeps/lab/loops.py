@@ -6,15 +6,19 @@ All loops of a seed see the same response lengths, so differences are taken seed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ..config.config import PipelineConfig
-from ..results.cells import mean_interval
+from ..results.frontier import ESS, THROUGHPUT, Frontier, frontier
 from ..runs.many import BatchResult, simulate_batch
-from ..runs.simulate import PipelineResult, simulate_pipeline
+from ..runs.result import PipelineResult
+from ..runs.simulate import simulate_pipeline
+from ..spec.make import make_spec
+from ..sweep.run import run_spec
 from . import charts
 from .model import Column, Profile, Section, Table
 
@@ -44,8 +48,8 @@ class Loops:
 
 def run_loops(profile: Profile) -> Loops:
     """Run the three loops at the profile's length: in detail at its first seed, in sums at all seeds."""
-    shared = {"duration_seconds": profile.duration_seconds, "seed": profile.first_seed}
-    bounded = {**shared, "mode": "bounded_async", "max_queue_tokens": CAP}
+    shared: dict[str, Any] = {"duration_seconds": profile.duration_seconds, "seed": profile.first_seed}
+    bounded: dict[str, Any] = {**shared, "mode": "bounded_async", "max_queue_tokens": CAP}
     configs = {
         SEQUENTIAL: PipelineConfig(mode="sequential", **shared),
         EACH: PipelineConfig(**bounded, max_policy_lag=2, sync_every_updates=1),
@@ -163,7 +167,7 @@ def staleness_section(profile: Profile, loops: Loops) -> Section:
         for lag, size in zip(batches["mean_lag"], batches["normalized_ess"])
         if name != SEQUENTIAL
     ]
-    sweep = _sweep(profile, loops)
+    swept = _sweep(profile, loops)
     return Section(
         6,
         "Staleness and weight concentration",
@@ -175,8 +179,8 @@ def staleness_section(profile: Profile, loops: Loops) -> Section:
             f"{profile.sweep_duration_seconds:,.0f} s each; a cadence above the limit + 1 would starve and "
             "is left out). That more overlap costs freshness is a property of this model, not a law.",
         ),
-        (_staleness_table(loops), _sweep_table(sweep)),
-        (charts.lag_chart(points, loops.configs[EACH].drift_per_version), charts.sweep_chart(sweep)),
+        (_staleness_table(loops), _sweep_table(swept)),
+        (charts.lag_chart(points, loops.configs[EACH].drift_per_version), charts.sweep_chart(swept)),
     )
 
 
@@ -209,7 +213,11 @@ def _staleness_table(loops: Loops) -> Table:
     return Table("staleness", "Lag and normalized effective sample size", columns, rows)
 
 
-def _sweep_table(sweep: list[dict[str, Any]]) -> Table:
+def _sweep_table(swept: Frontier) -> Table:
+    names = {"tokens": THROUGHPUT, "tokens_half": f"{THROUGHPUT}_half_width", "ess": ESS}
+    names |= {"ess_half": f"{ESS}_half_width", "lag": "mean_lag", "rollouts": "rollouts_per_batch"}
+    names |= {name: name for name in swept.axes}
+    rows = [{key: row[name] for key, name in names.items()} for row in swept.on_frontier().to_dicts()]
     columns = (
         Column("max_lag", "lag limit"),
         Column("sync_cadence", "cadence"),
@@ -220,45 +228,14 @@ def _sweep_table(sweep: list[dict[str, Any]]) -> Table:
         Column("rollouts", "rollouts", ".1f"),
     )
     title = "The sweep's best points: nothing else has both more tokens/s and more ESS"
-    return Table("sweep", title, columns, [row for row in sweep if row["best"]])
+    return Table("sweep", title, columns, rows)
 
 
-def _sweep(profile: Profile, loops: Loops) -> list[dict[str, Any]]:
-    """Cross lag limit, cadence and cap; one row per configuration."""
-    from ..results.frontier import nondominated
-
-    axes = [
-        (lag, cadence, cap)
-        for lag in SWEPT_LAGS
-        for cadence in SWEPT_CADENCES
-        for cap in SWEPT_CAPS
-        if cadence <= lag + 1
-    ]
+def _sweep(profile: Profile, loops: Loops) -> Frontier:
+    """Cross lag limit, cadence and cap, but for what would starve."""
+    axes = {"max_lag": SWEPT_LAGS, "sync_cadence": SWEPT_CADENCES, "queue_cap": SWEPT_CAPS}
     base = loops.configs[EACH].replace(duration_seconds=profile.sweep_duration_seconds)
-    configs = [
-        base.replace(max_policy_lag=lag, sync_every_updates=cadence, max_queue_tokens=cap)
-        for lag, cadence, cap in axes
-    ]
-    seeds = np.arange(profile.first_seed, profile.first_seed + profile.sweep_seeds, dtype=np.uint64)
-    metrics = simulate_batch(configs, seeds).metrics
-    tokens, tokens_half = mean_interval(metrics["trained_tokens_per_second"])
-    ess, ess_half = mean_interval(metrics["mean_expected_normalized_ess"])
-    lag_means, _ = mean_interval(metrics["mean_lag"])
-    rollouts, _ = mean_interval(metrics["trained_rollouts"] / np.maximum(metrics["updates"], 1))
-    best = nondominated(tokens, ess)
-    rows = [
-        {
-            "max_lag": lag,
-            "sync_cadence": cadence,
-            "queue_cap": cap,
-            "tokens": float(tokens[place]),
-            "tokens_half": float(tokens_half[place]),
-            "ess": float(ess[place]),
-            "ess_half": float(ess_half[place]),
-            "lag": float(lag_means[place]),
-            "rollouts": float(rollouts[place]),
-            "best": bool(best[place]),
-        }
-        for place, (lag, cadence, cap) in enumerate(axes)
-    ]
-    return sorted(rows, key=lambda row: -row["tokens"])
+    seeds = range(profile.first_seed, profile.first_seed + profile.sweep_seeds)
+    spec = make_spec(base, axes, seeds, constraints=["sync_cadence <= max_lag + 1"])
+    found = frontier(run_spec(spec))
+    return replace(found, frame=found.frame.filter(found.frame["runs"] > 0))

@@ -94,7 +94,7 @@ def _cache_table() -> Table:
     )
     rows = [
         {"tokens": int(tokens), **{f"heads_{count}": int(cache) for count, cache in zip(heads, row)}}
-        for tokens, row in zip(contexts, caches)
+        for tokens, row in zip(contexts, np.asarray(caches))
     ]
     columns = (
         Column("tokens", "tokens each", ","),
@@ -128,7 +128,7 @@ def overlap_section(profile: Profile) -> Section:
         (
             Table("overlap_phases", "Live memory by phase", phase_columns, phase_rows),
             _pipeline_table(),
-            _straggler_table(group.max / group.mean),
+            _straggler_table(float(group.max / group.mean)),
         ),
         (charts.phase_chart(PHASES),),
     )

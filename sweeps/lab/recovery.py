@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..checkpoint.checkpoint import checkpoint_as_dict, make_checkpoint
+from ..checkpoint.drill import recovery_drill
 from . import charts
 from .memory import ONE_PERCENT, SEVEN_BILLION
 from .model import GIB, Column, Profile, Section, Table
@@ -137,7 +139,6 @@ def _interval_table() -> Table:
 
 
 def _manifest_table(profile: Profile) -> Table:
-    from ..checkpoint.checkpoint import checkpoint_as_dict, make_checkpoint
 
     rng = np.random.default_rng(profile.first_seed)
     rng.integers(0, 10_000, size=8)
@@ -164,7 +165,6 @@ def _manifest_table(profile: Profile) -> Table:
 
 def _drill_table(profile: Profile) -> tuple[Table, str]:
     """The drill's resumes, and in a sentence whether it was passed."""
-    from ..checkpoint.drill import recovery_drill
 
     drill = recovery_drill(seed=profile.first_seed, before=8, after=8)
     rows = [

@@ -10,13 +10,13 @@ class FrozenLaw:
     """Equality, hash, copies and pickles of a frozen law, a dataclass; the content decides, not the name."""
 
     def _identity(self) -> tuple[Any, ...]:
-        """Give what makes two laws of one class equal."""
+        """Return what makes two laws of one class equal."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._identity() == other._identity()  # type: ignore[attr-defined]
+        return self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash(self._identity())

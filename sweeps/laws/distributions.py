@@ -12,14 +12,14 @@ from .checks import one_real
 
 
 def normal_distribution(x: Any) -> Any:
-    """Give the standard normal distribution function (``scipy.special.ndtr``)."""
+    """Return the standard normal distribution function (``scipy.special.ndtr``)."""
     from scipy.special import ndtr
 
     return ndtr(x)
 
 
 def normal_quantile(probability: Any) -> Any:
-    """Give the standard normal quantile (``scipy.special.ndtri``)."""
+    """Return the standard normal quantile (``scipy.special.ndtri``)."""
     from scipy.special import ndtri
 
     return ndtri(probability)
@@ -73,5 +73,5 @@ def scipy_distribution(name: Any, parameters: dict[str, Any]) -> tuple[Any, dict
 
 
 def midpoints(count: int) -> np.ndarray:
-    """Give the middles of ``count`` equal parts of [0, 1]."""
+    """Return the middles of ``count`` equal parts of [0, 1]."""
     return (np.arange(count) + 0.5) / count

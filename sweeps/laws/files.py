@@ -8,6 +8,7 @@ CSV's header and blank JSON lines are not rows.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _WAY_OUT = "Rows count from 1, without a header."
 
+AnyPath = str | os.PathLike[str]
+
 
 class Columns:
     """Some columns of one file, as they stand there.
@@ -46,7 +49,7 @@ class Columns:
         If the file cannot be read, has no such column or no row.
     """
 
-    def __init__(self, path: Any, names: Sequence[str]) -> None:
+    def __init__(self, path: AnyPath, names: Sequence[str]) -> None:
         self.path = Path(path)
         for name in names:
             if not isinstance(name, str):
@@ -76,15 +79,15 @@ class Columns:
                 )
 
     def lengths(self, name: str) -> np.ndarray:
-        """Give a column of whole lengths as int64."""
+        """Return a column of whole lengths as int64."""
         return whole_lengths(self._numbers(name, WHOLE_RULE), self._place(name), _WAY_OUT)
 
     def seconds(self, name: str) -> np.ndarray:
-        """Give a column of durations as float64."""
+        """Return a column of durations as float64."""
         return valid_seconds(self._numbers(name, SECONDS_RULE), self._place(name), _WAY_OUT)
 
     def groups(self, name: str) -> list[Any]:
-        """Give a column of group ids, of any kind; none may be missing."""
+        """Return a column of group ids, of any kind; none may be missing."""
         values = self._values[name]
         values = values if isinstance(values, list) else values.to_list()
         for i, value in enumerate(values):
@@ -165,7 +168,7 @@ class Columns:
 
 
 def _text_or_numbers(series: pl.Series) -> Any:
-    """Give a CSV column as an array of numbers or, where a cell is none, as a list with that cell's text."""
+    """Return a CSV column as an array of numbers or, where a cell is none, as a list with its text."""
     import polars as pl
 
     numbers = series.cast(pl.Float64, strict=False)
@@ -175,7 +178,7 @@ def _text_or_numbers(series: pl.Series) -> Any:
 
 
 def _numbers_or_objects(series: pl.Series) -> Any:
-    """Give a typed column as an array of numbers or, if it has text, booleans or gaps, as Python objects."""
+    """Return a typed column as an array of numbers or, with text, booleans or gaps, as Python objects."""
     import polars as pl
 
     if series.dtype.is_numeric() and not series.null_count():

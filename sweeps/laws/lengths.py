@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ...kernels._arguments import Integers, plain, real_numbers
 from ...kernels.draws.length_table import (
     check_table,
     guide_table,
@@ -36,7 +38,7 @@ from ...kernels.errors import ConfigError
 from .base import FrozenLaw
 from .checks import lengths_from, one_real, one_whole, seconds_from, token_range
 from .distributions import normal_distribution, scipy_distribution
-from .files import Columns
+from .files import AnyPath, Columns
 from .mapping import checked_parts, law_data, law_from_mapping, law_text, parts_from_data
 from .rows import TraceRows
 from .seconds import SecondsLaw
@@ -227,7 +229,7 @@ class LengthLaw(FrozenLaw):
         return cls(minimum=low, cdf=table, name=name, spec=spec, cut_at_maximum=bool(cut_at_maximum))
 
     @classmethod
-    def from_file(cls, path: Any, column: str) -> LengthLaw:
+    def from_file(cls, path: AnyPath, column: str) -> LengthLaw:
         """Take the lengths in a column of a CSV, JSON-lines or parquet file: the exact counts."""
         columns = Columns(path, [column])
         tokens, counts = np.unique(columns.lengths(column), return_counts=True)
@@ -283,7 +285,7 @@ class LengthLaw(FrozenLaw):
         return cls._from_rows(TraceRows.of_pairs(lengths, durations), name=f"paired({lengths.size} rows)")
 
     @classmethod
-    def paired_from_file(cls, path: Any, tokens_column: str, seconds_column: str) -> LengthLaw:
+    def paired_from_file(cls, path: AnyPath, tokens_column: str, seconds_column: str) -> LengthLaw:
         """Read pairs of tokens and seconds from two columns of a CSV, JSON-lines or parquet file."""
         columns = Columns(path, [tokens_column, seconds_column])
         rows = TraceRows.of_pairs(columns.lengths(tokens_column), columns.seconds(seconds_column))
@@ -303,7 +305,7 @@ class LengthLaw(FrozenLaw):
         return cls._from_rows(rows, name=f"grouped({lengths.size} rows)")
 
     @classmethod
-    def grouped_from_file(cls, path: Any, column: str, group_column: str) -> LengthLaw:
+    def grouped_from_file(cls, path: AnyPath, column: str, group_column: str) -> LengthLaw:
         """Read lengths and their group ids from two columns of a CSV, JSON-lines or parquet file."""
         columns = Columns(path, [column, group_column])
         rows = TraceRows.of_groups(columns.lengths(column), columns.groups(group_column))
@@ -378,8 +380,8 @@ class LengthLaw(FrozenLaw):
             )
         return self.rows.within_group_correlation()
 
-    def quantile(self, q: Any) -> Any:
-        """Give the smallest length k with a probability of at least q for k tokens or fewer.
+    def quantile(self, q: ArrayLike) -> Integers:
+        """Return the smallest length k with a probability of at least q for k tokens or fewer.
 
         Parameters
         ----------
@@ -390,13 +392,12 @@ class LengthLaw(FrozenLaw):
         -------
         int or ndarray of int64
         """
-        from ...kernels._arguments import plain, real_numbers
 
         probability = np.maximum(real_numbers("q", q, minimum=0, maximum=1), np.nextafter(0.0, 1.0))
         return plain(self.minimum + np.searchsorted(self.cdf, probability, side="left"))
 
     def sample(self, count: int, seed: int = 0, first: int = 0) -> np.ndarray:
-        """Give the lengths of ``count`` rollouts of a seed, from number ``first``, as its runs see them.
+        """Return the lengths of ``count`` rollouts of a seed, from number ``first``, as its runs see them.
 
         Examples
         --------
@@ -429,7 +430,7 @@ class LengthLaw(FrozenLaw):
         return law_data(self.spec, self.embedded, self.content_digest, embed)
 
     @classmethod
-    def from_dict(cls, mapping: Any, folder: Any = None) -> LengthLaw:
+    def from_dict(cls, mapping: Mapping[str, Any], folder: AnyPath | None = None) -> LengthLaw:
         """Build a law from plain data: ``law`` names the constructor, the other keys are its arguments.
 
         Parameters
@@ -469,7 +470,7 @@ class LengthLaw(FrozenLaw):
         return law_text("LengthLaw", self.spec)
 
 
-def _text(path: Any) -> str:
+def _text(path: AnyPath) -> str:
     return Path(path).as_posix()
 
 

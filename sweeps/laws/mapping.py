@@ -95,7 +95,7 @@ def _check_arguments(
 def law_data(
     spec: Mapping[str, Any], embedded: Mapping[str, Any] | None, digest: str, embed: bool
 ) -> dict[str, Any]:
-    """Give a law as data: its spec, with its digest if from a file, or, to embed, what the file held."""
+    """Return a law as data: its spec, with its digest if from a file, or, to embed, what the file held."""
     chosen = spec if embedded is None or not embed else embedded
     data = {key: list(value) if isinstance(value, list) else value for key, value in chosen.items()}
     return data if embedded is None or embed else {**data, "digest": digest}

@@ -85,14 +85,14 @@ class TraceRows:
         return digest.hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the rows as plain data, by the arguments of ``LengthLaw.paired`` or ``LengthLaw.grouped``."""
+        """Return the rows as plain data, by the arguments of ``LengthLaw.paired`` or ``.grouped``."""
         if self.seconds is not None:
             return {"law": "paired", "tokens": self.tokens.tolist(), "seconds": self.seconds.tolist()}
         groups = [] if self.group_of_row is None else self.group_of_row.tolist()
         return {"law": "grouped", "tokens": self.tokens.tolist(), "groups": groups}
 
     def within_group_correlation(self) -> float:
-        """Give the intraclass correlation of the lengths, ICC(1): 1 if groups tell all, near 0 if nothing.
+        """Return the intraclass correlation of the lengths, ICC(1): 1 if groups tell all, near 0 if nothing.
 
         With mean squares between and within groups ``B`` and ``W`` of a one-way analysis of variance and
         ``n0 = (n - sum(n_g**2) / n) / (groups - 1)``: ``(B - W) / (B + (n0 - 1) * W)`` (P. E. Shrout,

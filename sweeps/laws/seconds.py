@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ...kernels._arguments import Floats, plain, real_numbers
 from ...kernels.draws.length_table import guide_table
 from ...kernels.errors import ConfigError
 from .base import FrozenLaw
 from .checks import one_real, seconds_from, valid_seconds
 from .distributions import midpoints, normal_quantile, scipy_distribution
-from .files import Columns
+from .files import AnyPath, Columns
 from .mapping import law_data, law_from_mapping, law_text
 
 QUANTILES = 4096
@@ -144,7 +146,7 @@ class SecondsLaw(FrozenLaw):
         )
 
     @classmethod
-    def from_file(cls, path: Any, column: str) -> SecondsLaw:
+    def from_file(cls, path: AnyPath, column: str) -> SecondsLaw:
         """Take the durations in a column of a CSV, JSON-lines or parquet file."""
         columns = Columns(path, [column])
         values = np.sort(columns.seconds(column))
@@ -164,15 +166,14 @@ class SecondsLaw(FrozenLaw):
         cdf = np.cumsum(counts) / int(counts.sum())
         return cls(values_seconds=distinct, cdf=cdf, name=name, spec=spec, **more)
 
-    def quantile_seconds(self, uniforms: Any) -> Any:
-        """Give the values for uniforms in [0, 1): ``values_seconds[searchsorted(cdf, u, side="right")]``.
+    def quantile_seconds(self, uniforms: ArrayLike) -> Floats:
+        """Return the values for uniforms in [0, 1): ``values_seconds[searchsorted(cdf, u, side="right")]``.
 
         Examples
         --------
         >>> SecondsLaw.empirical([4, 1]).quantile_seconds([0.0, 0.5]).tolist()
         [1.0, 4.0]
         """
-        from ...kernels._arguments import plain, real_numbers
 
         u = real_numbers("uniforms", uniforms, minimum=0, maximum=np.nextafter(1.0, 0.0))
         return plain(self.values_seconds[np.searchsorted(self.cdf, u, side="right")])
@@ -182,7 +183,7 @@ class SecondsLaw(FrozenLaw):
         return law_data(self.spec, self.embedded, self.digest, embed)
 
     @classmethod
-    def from_dict(cls, mapping: Any, folder: Any = None) -> SecondsLaw:
+    def from_dict(cls, mapping: Mapping[str, Any], folder: AnyPath | None = None) -> SecondsLaw:
         """Build a law from plain data: ``law`` names the constructor, the other keys are its arguments.
 
         Examples

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ...kernels._arguments import Integers
 from ...kernels.errors import ConfigError
 from ...kernels.memory._exact import amount, count
 from ...kernels.memory.activations import logits_peak_bytes
@@ -152,11 +153,13 @@ def _kv(record: ModelRecord, settings: LedgerSettings, sequences: int, tokens: i
 
 
 def _sampling(record: ModelRecord, settings: LedgerSettings, sequences: int) -> int:
-    return logits_peak_bytes(
-        sequences,
-        record.shape.vocabulary_size,
-        copy_bytes=_DECODE_COPY_BYTES,
-        tensor_parallel=settings.tensor_parallel,
+    return int(
+        logits_peak_bytes(
+            sequences,
+            record.shape.vocabulary_size,
+            copy_bytes=_DECODE_COPY_BYTES,
+            tensor_parallel=settings.tensor_parallel,
+        )
     )
 
 
@@ -166,7 +169,7 @@ def _shards(record: ModelRecord, settings: LedgerSettings) -> dict[str, ShardedM
     states = {"policy": policy}
     if settings.critic:
         states["critic"] = policy
-    cut = {"zero_stage": settings.zero_stage, "shard_group_size": settings.shard_group_size}
+    cut: dict[str, Any] = {"zero_stage": settings.zero_stage, "shard_group_size": settings.shard_group_size}
     shards = {name: ideal_sharded_memory(state, settings.gpus, **cut) for name, state in states.items()}
     if settings.reference_model:
         frozen = training_state(record.shape, "frozen")
@@ -174,7 +177,7 @@ def _shards(record: ModelRecord, settings: LedgerSettings) -> dict[str, ShardedM
     return shards
 
 
-def _resident(shards: dict[str, ShardedMemory]) -> dict[str, int]:
+def _resident(shards: dict[str, ShardedMemory]) -> dict[str, Integers]:
     """List what training keeps between steps; gradients live only while it trains."""
     policy = shards["policy"].components
     parts = {
@@ -191,7 +194,7 @@ def _resident(shards: dict[str, ShardedMemory]) -> dict[str, int]:
 
 def _training_parts(
     record: ModelRecord, settings: LedgerSettings, shards: dict[str, ShardedMemory]
-) -> dict[str, int]:
+) -> dict[str, Integers]:
     parts = dict(_resident(shards))
     parts["gradients"] = shards["policy"].components["gradients"]
     if "critic" in shards:
@@ -210,17 +213,17 @@ def _training_parts(
     return parts
 
 
-def _phases(record: ModelRecord, settings: LedgerSettings) -> dict[str, dict[str, int]]:
+def _phases(record: ModelRecord, settings: LedgerSettings) -> dict[str, dict[str, Integers]]:
     """List the live components of each phase."""
     per_engine = settings.sequences_per_engine
     weights = engine_weight_bytes(record.shape, settings.tensor_parallel, settings.engine_format)
     cache = _kv(record, settings, per_engine, settings.context_tokens)
-    engine = {"engine weights": weights, "KV cache": cache}
+    engine: dict[str, Integers] = {"engine weights": weights, "KV cache": cache}
     shards = _shards(record, settings)
     resident = _resident(shards)
     training = _training_parts(record, settings, shards)
     rollout = {**engine, "sampling logits": _sampling(record, settings, per_engine)}
-    bucket = {"bucket": settings.bucket_bytes}
+    bucket: dict[str, Integers] = {"bucket": settings.bucket_bytes}
     sending = {"training weights": resident["training weights"]} if settings.offload_training else resident
     if settings.zero_stage == 3 and settings.gpus > 1:
         largest = largest_gathered_parameters(record.shape)
@@ -310,7 +313,7 @@ def build_ledger(record: ModelRecord, settings: LedgerSettings) -> Ledger:
 
     def fits(per_engine: int, tokens: int) -> bool:
         moving = _kv(record, settings, per_engine, tokens) + _sampling(record, settings, per_engine)
-        return fixed + moving <= room
+        return bool(fixed + moving <= room)
 
     most = _largest(lambda per_engine: fits(per_engine, settings.context_tokens))
     longest = _largest(lambda tokens: fits(settings.sequences_per_engine, tokens))

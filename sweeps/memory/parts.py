@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.memory.activations import ActivationMemory, activation_bytes
@@ -107,7 +108,7 @@ def training_activations(shape: ModelShape, tokens: int, recompute: str) -> Acti
     if shape.latent is not None:
         latent = shape.latent
         key = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim)
-        sizes = {"query_size": key, "key_size": key, "value_size": heads * latent.v_head_dim}
+        sizes: dict[str, Any] = {"query_size": key, "key_size": key, "value_size": heads * latent.v_head_dim}
         sizes["output_size"] = heads * latent.v_head_dim
         # Both latents are kept before and after their norm.
         extra += 2 * (latent.q_lora_rank + latent.kv_lora_rank) + latent.qk_rope_head_dim
@@ -144,7 +145,7 @@ def training_activations(shape: ModelShape, tokens: int, recompute: str) -> Acti
 
 
 def engine_weight_bytes(shape: ModelShape, tensor_parallel: int, engine_format: str) -> int:
-    """Give the bytes of an inference engine's weights on one rank."""
+    """Return the bytes of an inference engine's weights on one rank."""
     if engine_format not in ENGINE_FORMATS:
         way_out = nearest(engine_format, ENGINE_FORMATS) or "Choose one."
         rule = f"must be one of {', '.join(ENGINE_FORMATS)}"
@@ -168,22 +169,22 @@ def engine_kv_bytes(
     shared_prompt_tokens: int = 0,
     group_size: int = 1,
 ) -> int:
-    """Give an engine's KV cache on one rank; a group's prompt counts once on layers that see all of it.
+    """Return an engine's KV cache on one rank; a group's prompt counts once on layers that see all of it.
 
     Windowed layers are charged in full for each sequence, since they soon stop holding the prompt.
     """
     layers = model_kv_layers(shape)
-    settings = {
+    settings: dict[str, Any] = {
         "element_bytes": element_bytes,
         "scale_bytes_per_token_head": scale_bytes,
         "block_tokens": block_tokens,
         "window_policy": window_policy,
         "tensor_parallel": tensor_parallel,
     }
-    held = hybrid_kv_cache_bytes(layers, sequences, tokens, **settings)
+    held = int(hybrid_kv_cache_bytes(layers, sequences, tokens, **settings))
     shared_tokens = min(shared_prompt_tokens, tokens) // block_tokens * block_tokens
     whole = [layer for layer in layers if layer.window_tokens is None]
     repeats = sequences - -(-sequences // group_size)
     if not (whole and repeats and shared_tokens):
         return held
-    return held - hybrid_kv_cache_bytes(whole, repeats, shared_tokens, **settings)
+    return held - int(hybrid_kv_cache_bytes(whole, repeats, shared_tokens, **settings))

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..charts.style import short_label
+from ...kernels.intervals import mean_interval
 from ..recommend.recommend import Recommendation, recommend
-from ..results.cells import cell_coordinates, cell_values, find_cell, mean_interval
+from ..results.cells import cell_coordinates, cell_values, find_cell
 from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
 from ..results.frontier_table import distinct, worth_a_look
+from ..results.words import short_label
+from ..spec.carried import spec_of
 
 if TYPE_CHECKING:
     import xarray
@@ -125,7 +127,6 @@ def gather(
         The cell that others are compared with; the sequential baseline or else the choice when left out.
     confidence : float
     """
-    from ..spec.carried import spec_of
 
     needed = _loaded(ds, maximize)
     found = frontier(needed, confidence=confidence)

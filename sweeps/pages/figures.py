@@ -2,57 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ..charts.along import axis_chart
 from ..charts.difference import difference_chart
-from ..charts.frontier import frontier_chart, frontier_rows
 from ..charts.lag import lag_chart
 from ..charts.panels import HEATMAP_METRICS, Panel, heatmap_panels
-from ..charts.plots import lag_rows_of, thinned
-from ..charts.shares import share_colours, share_rows, shares_chart
-from ..charts.style import axis_title, metric_title, plain_value, short_label
-from ..results.cells import axis_names, cell_values, mean_interval
+from ..charts.plots import chart_of, lag_rows_of, thinned
+from ..charts.shares import WHERE, part_rows, share_colours, shares_chart
+from ..charts.style import field, plain_value
+from ..results.cells import axis_names, cell_values
 from ..results.frontier import THROUGHPUT
 from ..results.shares import baseline_shares, time_shares
-from .content import EFFECTIVE, Content
+from ..results.words import METRICS, axis_words, metric_title, short_label
+from .content import Content
+from .page import Figure, on_page
 
 MOST_AXES = 6
 _SEQUENTIAL = -1  # the baseline's cell id in charts: no real cell has it
 
 
 @dataclass(frozen=True)
-class ReportChart:
-    """One figure of a report.
+class Heatmaps(Figure):
+    """Heatmaps side by side, each for several metrics; in a file, all of the first metric in one drawing."""
 
-    Attributes
-    ----------
-    name : str
-        Of its files and its element.
-    title, caption : str
-        The caption says in words what the chart shows.
-    draw : callable
-        Gives the chart's specification; the argument says whether it is linked to the page's others.
-    panels : tuple of Panel
-        On the page, these side by side instead, each for several metrics.
-    colours : mapping
-        What stands for what, where the page writes the legend itself.
-    """
-
-    name: str
-    title: str
-    caption: str
-    draw: Callable[[bool], alt.TopLevelMixin]
     panels: tuple[Panel, ...] = ()
-    colours: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[str]:
+        """Name the elements, one a panel."""
+        return [f"chart-{self.name}-{k}" for k in range(len(self.panels))]
+
+    def variants(self) -> list[dict[str, Any]]:
+        """Draw each panel for each metric."""
+        found: list[dict[str, Any]] = [{} for _ in self.panels]
+        for metric in HEATMAP_METRICS:
+            drawn = on_page(self.panels[0].chart(metric, legend=False, linked=True))
+            # The panels differ in their title and rows alone; drawing each would take a tenth of a second.
+            for panel, variants in zip(self.panels, found):
+                spec = {**drawn, "data": {"values": panel.chart_rows(metric)}}
+                if panel.title is not None:
+                    spec["title"] = {**drawn["title"], "text": panel.title}
+                variants[metric] = spec
+        return found
 
 
-def report_charts(content: Content) -> list[ReportChart]:
+def report_charts(content: Content) -> list[Figure]:
     """Make every chart that the sweep has something for."""
     return [
         *_frontier(content),
@@ -63,13 +63,11 @@ def report_charts(content: Content) -> list[ReportChart]:
     ]
 
 
-def _frontier(content: Content) -> list[ReportChart]:
-    found = content.found
-    frame = thinned(found.frame, always=[one.cell for one in content.shown])
-    rows = frontier_rows(frame.to_dicts(), found.throughput, found.ess, found.axes)
-    if not rows:
+def _frontier(content: Content) -> list[Figure]:
+    found, always = content.found, [one.cell for one in content.shown]
+    if found.frame.drop_nans([found.throughput, found.ess]).is_empty():
         return []
-    left_out = found.frame.height - frame.height
+    left_out = found.frame.height - thinned(found.frame, always=always).height
     caption = (
         "Up and right is better. Large points are on the frontier, joined by the dashed line; bars are "
         f"{content.confidence:.0%} intervals over seeds, often smaller than a point."
@@ -78,20 +76,12 @@ def _frontier(content: Content) -> list[ReportChart]:
         caption += f" {left_out:,} of {found.frame.height:,} configurations are left out."
 
     def draw(linked: bool) -> alt.TopLevelMixin:
-        return frontier_chart(
-            rows,
-            throughput=found.throughput,
-            ess=found.ess,
-            axes=found.axes,
-            baseline=found.baseline,
-            confidence=content.confidence,
-            linked=linked,
-        )
+        return chart_of(found, always=always, linked=linked)
 
-    return [ReportChart("frontier", "Throughput against effective sample size", caption, draw)]
+    return [Figure("frontier", "Throughput against effective sample size", caption, draw)]
 
 
-def _surfaces(content: Content) -> list[ReportChart]:
+def _surfaces(content: Content) -> list[Figure]:
     """Draw the whole surface: heatmaps of a grid, or the metric along each axis of anything else."""
     axes = axis_names(content.ds)
     if not axes:
@@ -101,8 +91,8 @@ def _surfaces(content: Content) -> list[ReportChart]:
     panels = heatmap_panels(content.ds, HEATMAP_METRICS, confidence=content.confidence)
     shown = [name for name in (panels[0].x, panels[0].y) if name is not None]
     caption = (
-        f"{' by '.join(axis_title(name) for name in shown)}; means over seeds, below them the half width of "
-        f"the {content.confidence:.0%} interval."
+        f"{' by '.join(axis_words(name).title for name in shown)}; means over seeds, below them the half "
+        f"width of the {content.confidence:.0%} interval."
     )
     if panels[0].where:
         caption += f" Shown {panels[0].where.lstrip('; ')}."
@@ -111,18 +101,10 @@ def _surfaces(content: Content) -> list[ReportChart]:
         charts = [panel.chart(THROUGHPUT, legend=k == 0) for k, panel in enumerate(panels)]
         return alt.concat(*charts, columns=2, spacing=24)
 
-    return [
-        ReportChart(
-            "heatmap",
-            "The whole grid",
-            caption,
-            together,
-            tuple(panels),
-        )
-    ]
+    return [Heatmaps("heatmap", "The whole grid", caption, together, panels=tuple(panels))]
 
 
-def _along(content: Content, axis: str, *, joined: bool) -> ReportChart:
+def _along(content: Content, axis: str, *, joined: bool) -> Figure:
     ds, found = content.ds, content.found
     mean, half = mean_interval(cell_values(ds, THROUGHPUT), content.confidence)
     half = np.nan_to_num(half)
@@ -136,7 +118,7 @@ def _along(content: Content, axis: str, *, joined: bool) -> ReportChart:
                 {
                     "cell": row["cell"],
                     "label": short_label({name: row[name] for name in found.axes}),
-                    axis: plain_value(row[axis]),
+                    field(axis): plain_value(row[axis]),
                     "value": plain_value(mean[place]),
                     "low": plain_value(mean[place] - half[place]),
                     "high": plain_value(mean[place] + half[place]),
@@ -145,54 +127,45 @@ def _along(content: Content, axis: str, *, joined: bool) -> ReportChart:
 
     def draw(linked: bool) -> alt.TopLevelMixin:
         return axis_chart(
-            rows,
-            metric=THROUGHPUT,
-            axis=axis,
-            joined=joined,
-            confidence=content.confidence,
-            linked=linked,
+            rows, metric=THROUGHPUT, axis=axis, joined=joined, confidence=content.confidence, linked=linked
         )
 
-    title = f"{metric_title(THROUGHPUT).capitalize()} along {axis}"
+    title = f"{metric_title(THROUGHPUT).capitalize()} along {axis_words(axis).title.partition(',')[0]}"
     caption = f"One point a configuration, with its {content.confidence:.0%} interval over seeds."
-    return ReportChart(f"along-{axis}", title, caption, draw)
+    return Figure(f"along-{axis}", title, caption, draw)
 
 
-def _shares(content: Content) -> list[ReportChart]:
+def _shares(content: Content) -> list[Figure]:
     rows: dict[str, list[dict[str, Any]]] = {"trainer": [], "slots": [], "tokens": []}
     found = list(zip(content.shown, time_shares(content.ds, [one.place for one in content.shown])))
-    for one, shares in found:
-        for group, parts in share_rows(shares, one.cell, one.label).items():
-            rows[group] += parts
+    bars = [(one.cell, one.label, shares) for one, shares in found]
     if content.found.baseline is not None:
-        parts_of = share_rows(baseline_shares(content.ds), _SEQUENTIAL, "sequential")
-        for group, parts in parts_of.items():
-            rows[group] += parts
+        bars.append((_SEQUENTIAL, "sequential", baseline_shares(content.ds)))
+    for cell, label, shares in bars:
+        for group, parts in shares.items():
+            rows[group] += part_rows(parts, cell, label)
     captions = {
         "trainer": "The trainer: training, or what it waits for.",
         "slots": "The rollout slots: busy with a rollout, or idle and why.",
         "tokens": "The tokens that were generated: trained, thrown away as too old, or left over at the end.",
     }
-    titles = {"trainer": "Where the trainer's time goes", "slots": "Where the slots' time goes",
-              "tokens": "Where the tokens go"}  # fmt: skip
     return [
-        ReportChart(
-            f"where-{group}",
-            titles[group],
-            captions[group],
-            _share_drawer(rows[group], group),
-            colours=share_colours(rows[group]),
-        )
-        for group in rows
-        if rows[group]
+        shares_figure(f"where-{group}", group, parts, captions[group])
+        for group, parts in rows.items()
+        if parts
     ]
 
 
-def _share_drawer(rows: list[dict[str, Any]], group: str) -> Callable[[bool], alt.TopLevelMixin]:
-    return lambda linked: shares_chart(rows, group, linked=linked, legend=not linked)
+def shares_figure(name: str, group: str, rows: list[dict[str, Any]], caption: str) -> Figure:
+    """Show where time or tokens go; the page writes the legend itself, since it fits any width."""
+
+    def draw(linked: bool) -> alt.TopLevelMixin:
+        return shares_chart(rows, group, linked=linked, legend=not linked)
+
+    return Figure(name, WHERE[group], caption, draw, share_colours(rows))
 
 
-def _lags(content: Content) -> list[ReportChart]:
+def _lags(content: Content) -> list[Figure]:
     places, labels = [one.place for one in content.looked_at], [one.label for one in content.looked_at]
     rows = lag_rows_of(content.whole, places, content.confidence, labels) if places else []
     if not rows:
@@ -205,18 +178,17 @@ def _lags(content: Content) -> list[ReportChart]:
     def draw(linked: bool) -> alt.TopLevelMixin:
         return lag_chart(rows, confidence=content.confidence, linked=linked)
 
-    return [ReportChart("lag", "How old the trained rollouts were", caption, draw)]
+    return [Figure("lag", "How old the trained rollouts were", caption, draw)]
 
 
-def _differences(content: Content) -> list[ReportChart]:
+def _differences(content: Content) -> list[Figure]:
     if not content.differences:
         return []
-    names = {THROUGHPUT: "trained tokens/s", EFFECTIVE: "effective tokens/s"}
     rows = [
         {
             "cell": one.shown.cell,
             "label": one.shown.label,
-            "metric": names[one.metric],
+            "metric": METRICS[one.metric],
             "share": plain_value(one.share),
             "low": plain_value(one.low if np.isfinite(one.low) else one.share),
             "high": plain_value(one.high if np.isfinite(one.high) else one.share),
@@ -233,4 +205,4 @@ def _differences(content: Content) -> list[ReportChart]:
             rows, reference=content.reference, confidence=content.confidence, linked=linked
         )
 
-    return [ReportChart("differences", f"Differences from {content.reference}", caption, draw)]
+    return [Figure("differences", f"Differences from {content.reference}", caption, draw)]

@@ -1,25 +1,27 @@
-"""The frame of an offline page of linked charts: styles, data, scripts, a policy that forbids any request.
+"""The one builder of pages: figures, tables, what a page's script reads, templates that escape every text.
 
-What a page shows is its body (ready HTML) and its charts; this module puts them into one file that holds
-everything it needs.
+A page holds everything it needs in one file (styles, data, Vega) and forbids itself any request. What comes
+from outside is escaped by Jinja's autoescape, and inside a script element by :func:`embedded_json`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from .html import Tables, embedded_json, embedded_script, text
+from ...kernels.errors import ConfigError
+from ..charts.images import specification
+from ..charts.style import BLUE, BY_VARIABLES, plain_value
+from ..frame_files import checked_folder
 
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data:"
-)
-_PICKED = (
-    '\n<div id="picked" hidden role="status"><span></span>'
-    '<button id="clear" type="button">clear</button></div>\n'
-)
+if TYPE_CHECKING:
+    import jinja2
+    from markupsafe import Markup
 
 
 @dataclass(frozen=True)
@@ -28,91 +30,218 @@ class Figure:
 
     Attributes
     ----------
-    name, title, caption : str
+    name : str
+        Of its files and its element.
+    title, caption : str
         The caption says in words what the chart shows; it is what a screen reader reads.
     draw : callable
         Gives the Altair chart; the argument says whether it is linked to the page's others.
+    colours : mapping
+        What stands for what, where the page writes the legend itself.
     """
 
     name: str
     title: str
     caption: str
     draw: Callable[[bool], Any]
+    colours: Mapping[str, str] = field(default_factory=dict)
 
-    def html(self) -> str:
-        """Give the place of the chart, with its title and caption."""
-        caption = text(self.caption)
-        place = f'<div class="chart" id="chart-{text(self.name)}" role="img" aria-label="{caption}"></div>'
-        return f"<figure><h3>{text(self.title)}</h3><figcaption>{caption}</figcaption>{place}</figure>"
+    @property
+    def places(self) -> list[str]:
+        """Name the elements that it is drawn into."""
+        return [f"chart-{self.name}"]
+
+    def variants(self) -> list[dict[str, Any]]:
+        """Return the specifications for each place, by the metric that the reader chooses ("": any)."""
+        return [{"": on_page(self.draw(True))}]
 
 
-def page_html(title: str, body: Sequence[str], figures: Sequence[Figure], labels: Mapping[int, str]) -> str:
-    """Put a page together.
+def on_page(chart: Any) -> dict[str, Any]:
+    """Take the specification of a chart that is as wide as its place."""
+    fit = {"type": "fit-x", "contains": "padding"}
+    return {**specification(chart), "width": "container", "autosize": fit}
 
-    Parameters
+
+@dataclass(frozen=True)
+class Table:
+    """A table that becomes a list of cards on a narrow screen.
+
+    Attributes
     ----------
-    title : str
-    body : sequence of str
-        Ready pieces of HTML, the figures' places among them.
-    figures : sequence of Figure
-    labels : mapping of int to str
-        What a cell is called when it is picked.
+    header : sequence of (title, kind)
+        The kind is ``text``, ``whole`` (takes the width of a card), both, or empty for numbers.
+    rows : sequence of sequences of str
+    cells : sequence of int, optional
+        The cell or system that each row is about; it lights up in the charts with them.
+    best : int, optional
+        The cell whose row stands out.
+    caption : str
     """
-    tables = Tables()
-    charts = [
-        {"id": f"chart-{figure.name}", "variants": {"": _on_page(figure, tables)}} for figure in figures
-    ]
-    data = {
-        "metric": "",
-        "scales": {},
-        "charts": charts,
-        "tables": tables.tables,
-        "labels": {str(cell): label for cell, label in labels.items()},
-    }
-    return framed(title, body, data)
+
+    header: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[str]]
+    cells: Sequence[int | None] = ()
+    best: int | None = None
+    caption: str = ""
 
 
-def framed(title: str, body: Sequence[str], data: Mapping[str, Any]) -> str:
-    """Put styles, the body, the charts' data and the scripts into one document.
+def linked_page(
+    template: str,
+    title: str,
+    figures: Sequence[Figure],
+    labels: Callable[[set[int]], Mapping[int, str]],
+    *,
+    metric: str = "",
+    scales: Mapping[str, Sequence[str]] | None = None,
+    **values: Any,
+) -> bytes:
+    """Put a page of linked charts together.
 
     Parameters
     ----------
+    template : str
+        Its name in ``templates/``.
     title : str
-    body : sequence of str
-        Ready pieces of HTML.
-    data : mapping
-        What the page's script reads: charts, tables, labels, the metric shown first, scales.
+    figures : sequence of Figure
+    labels : callable
+        Gives what cells are called when they are picked.
+    metric : str
+        The one shown first, where the reader can choose.
+    scales : mapping
+        Ends of the colours' scale of each metric.
+    values
+        What the template shows.
     """
     import vl_convert
 
-    assets = files("lagsweep.sweeps.pages") / "report_assets"
-    script = (assets / "report.js").read_text(encoding="utf-8")
+    rows = Rows()
+    charts = [
+        {"id": place, "variants": {name: rows.pack(spec) for name, spec in variants.items()}}
+        for figure in figures
+        for place, variants in zip(figure.places, figure.variants())
+    ]
+    data = {
+        "metric": metric,
+        "scales": scales or {},
+        "charts": charts,
+        "tables": rows.tables,
+        "labels": {str(cell): label for cell, label in labels(rows.cells()).items()},
+        "look": BY_VARIABLES,
+    }
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub asks for a snippet
-    return "".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            '<meta name="color-scheme" content="light dark">\n',
-            f"<title>{text(title)}</title>\n",
-            f"<style>\n{(assets / 'report.css').read_text(encoding='utf-8')}</style>\n</head>\n<body>\n",
-            "\n".join(body),
-            _PICKED,
-            f'<script type="application/json" id="content">{embedded_json(data)}</script>\n',
-            f"<script>{embedded_script(bundle)}</script>\n",
-            f"<script>{embedded_script(script)}</script>\n",
-            "</body>\n</html>\n",
-        ]
+    scripts = [embedded_script(source) for source in (bundle, _asset("report.js"))]
+    by_name = {figure.name: figure for figure in figures}
+    return page(template, title, figures=by_name, data=embedded_json(data), scripts=scripts, **values)
+
+
+def page(template: str, title: str, **values: Any) -> bytes:
+    """Fill a template."""
+    from markupsafe import Markup
+
+    style = Markup(_asset("report.css"))  # our own file
+    found = {"data": None, "scripts": (), "title": title, "style": style, **values}
+    return _templates().get_template(template).render(found).encode("utf-8")
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    import jinja2
+
+    found = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: _read(f"templates/{name}")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    found.filters["page_colour"] = lambda colour: "var(--blue)" if colour == BLUE else colour
+    return found
 
 
-def _on_page(figure: Figure, tables: Tables) -> Any:
-    """Draw a chart as wide as its place; its rows go into the page's tables."""
-    from altair.utils.schemapi import debug_mode
+def _asset(name: str) -> str:
+    return _read(f"report_assets/{name}")
 
-    with debug_mode(False):  # Altair's own check of every value takes seconds
-        spec = figure.draw(True).to_dict(validate=False)
-    spec.pop("config", None)
-    spec["width"] = "container"
-    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    return tables.pack(spec)
+
+def _read(path: str) -> str:
+    return (files("lagsweep.sweeps.pages") / path).read_text(encoding="utf-8")
+
+
+def embedded_json(value: Any) -> Markup:
+    """Return data for a script element: no text in it can end the element.
+
+    Examples
+    --------
+    >>> print(embedded_json({"name": "</script><b>"}))
+    {"name":"\\u003c/script>\\u003cb>"}
+    """
+    from markupsafe import Markup
+
+    plain = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return Markup(plain.replace("<", "\\u003c"))
+
+
+def embedded_script(source: str) -> Markup:
+    """Return a script's source for a script element: a literal end tag in it would end the element."""
+    from markupsafe import Markup
+
+    for end, harmless in (("</script", "<\\/script"), ("</SCRIPT", "<\\/SCRIPT"), ("<!--", "<\\!--")):
+        source = source.replace(end, harmless)
+    return Markup(source)
+
+
+def checked_page(path: str | Path, option: str, example: str) -> Path:
+    """Refuse a page's name before any work is done.
+
+    Raises
+    ------
+    ConfigError
+        If it does not end in .html, or its folder does not exist.
+    """
+
+    target = Path(path)
+    if target.suffix != ".html":
+        raise ConfigError(option, "must end in .html", str(target), f"Name it {example}.")
+    return checked_folder(target, option)
+
+
+class Rows:
+    """Rows that several charts use, kept once and by columns."""
+
+    def __init__(self) -> None:
+        self.tables: list[dict[str, Any]] = []
+        self._known: dict[str, int] = {}
+
+    def pack(self, spec: Any) -> Any:
+        """Take the rows out of a chart's specification; a number stands for them."""
+        if isinstance(spec, dict):
+            return {
+                name: self._data(value) if name == "data" else self.pack(value)
+                for name, value in spec.items()
+            }
+        if isinstance(spec, list):
+            return [self.pack(value) for value in spec]
+        return spec
+
+    def _data(self, data: Any) -> Any:
+        rows = data.get("values") if isinstance(data, dict) else None
+        if not isinstance(rows, list) or not rows or any(row.keys() != rows[0].keys() for row in rows):
+            return data
+        fields = list(rows[0])
+        packed = {
+            "fields": fields,
+            "columns": [[plain_value(row[name]) for row in rows] for name in fields],
+        }
+        key = json.dumps(packed)
+        if key not in self._known:
+            self._known[key] = len(self.tables)
+            self.tables.append(packed)
+        return {"table": self._known[key]}
+
+    def cells(self) -> set[int]:
+        """Return the ids of all cells in the tables."""
+        return {
+            int(cell)
+            for table in self.tables
+            if "cell" in table["fields"]
+            for cell in table["columns"][table["fields"].index("cell")]
+        }

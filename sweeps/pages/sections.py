@@ -1,4 +1,7 @@
-"""The words and tables of a report's page: verdict, frontier, failures, provenance, commands."""
+"""The words and tables of a report's page: verdict, frontier, failures, provenance, commands.
+
+A sentence comes with its kind (a class of the page, "command" for something to paste, or nothing).
+"""
 
 from __future__ import annotations
 
@@ -9,37 +12,49 @@ from typing import Any
 
 import numpy as np
 
-from ..charts.style import short_label
 from ..recommend.text import bound_sentence, question
 from ..results.cells import cell_coordinates
 from ..results.commands import Commands
 from ..results.frontier import ESS, THROUGHPUT
-from ..results.text import (
-    describe_settings,
-    digits_for,
-    fixed,
-    missing,
-    number,
-    percent_interval,
-    with_half_width,
-)
+from ..results.numbers import digits_for, fixed, missing, number, percent_interval, with_half_width
+from ..results.words import axis_words, describe_settings, short_label
+from ..spec.writing import spec_to_toml
 from .content import EFFECTIVE, Content
-from .html import bullets, command, paragraph, section, table, text
+from .page import Table
 
 MOST_FAILURES = 30
+Sentences = list[tuple[str, str]]
 
 
-def header(content: Content) -> str:
-    """Give the title, what was run, and a banner where runs are missing or failed."""
+def report_values(content: Content) -> dict[str, Any]:
+    """Return everything that the report's template shows, but for its figures."""
+    caption, frontier = _frontier(content)
+    return {
+        "name": content.spec.name,
+        "summary": _summary(content),
+        "warnings": _warnings(content),
+        "verdict": _verdict(content),
+        "assumptions": _assumptions(content),
+        "frontier_words": caption,
+        "frontier": frontier,
+        "failures": _failures(content),
+        "provenance": _provenance(content),
+        "commands": _commands(content),
+    }
+
+
+def _summary(content: Content) -> str:
+    """Say what was run."""
     spec, status = content.spec, content.status
-    cells = spec.design.size
-    runs = sum(status.values())
     axes = " × ".join(spec.design.columns)
-    what = f"{cells:,} configurations ({axes})" if axes else "One configuration"
-    done = f"{status['done']:,} of {runs:,} runs done"
-    line = f"{what} × {len(spec.seeds):,} seeds: {done}."
-    pieces = [f"<h1>{text(spec.name)}</h1>", paragraph(line, "dim")]
-    warnings = []
+    what = f"{spec.design.size:,} configurations ({axes})" if axes else "One configuration"
+    done = f"{status['done']:,} of {sum(status.values()):,} runs done"
+    return f"{what} × {len(spec.seeds):,} seeds: {done}."
+
+
+def _warnings(content: Content) -> list[str]:
+    """Say where runs are missing or failed."""
+    status, warnings = content.status, []
     if status["not run"] or not content.ds.attrs.get("complete", True):
         missing_runs = (
             f"{status['not run']:,} runs are missing" if status["not run"] else "the run was not finished"
@@ -47,34 +62,30 @@ def header(content: Content) -> str:
         warnings.append(f"This sweep is incomplete: {missing_runs}. All figures are of what is done.")
     if status["failed"]:
         warnings.append(f"{status['failed']:,} runs failed; see below.")
-    if len(spec.seeds) == 1:
+    if len(content.spec.seeds) == 1:
         warnings.append("One seed: there are no intervals, and nothing can be told apart.")
-    if warnings:
-        pieces.append(f'<div class="banner">{"".join(paragraph(one) for one in warnings)}</div>')
-    return "".join(pieces)
+    return warnings
 
 
-def verdict(content: Content) -> str:
+def _verdict(content: Content) -> Sentences:
     """Say which configuration wins, by how much, and how sure that is."""
     best = content.best
-    pieces = [paragraph(f"{question(best)}:", "dim")]
+    said = [("dim", f"{question(best)}:")]
     if best.cell is None:
-        pieces.append(paragraph("This sweep has no answer.", "choice"))
-        pieces += [paragraph(bound_sentence(bound, True)) for bound in best.bounds]
+        said.append(("choice", "This sweep has no answer."))
+        said += [("", bound_sentence(bound, True)) for bound in best.bounds]
     else:
         own = {name: value for name, value in best.settings.items() if name not in best.scenario_axes}
-        pieces.append(paragraph(describe_settings(own), "choice"))
         scenario = {name: value for name, value in best.settings.items() if name in best.scenario_axes}
         where = f"At {describe_settings(scenario)}: " if scenario else ""
-        pieces.append(paragraph(where + _figures(content), "figure"))
-        pieces += [paragraph(sentence) for sentence in (*_against(content), _ties(content))]
-        pieces += [paragraph(bound_sentence(bound, False)) for bound in best.bounds]
-        pieces += [paragraph(sentence) for sentence in _scenarios(content)]
+        said += [("choice", describe_settings(own)), ("figure", where + _figures(content))]
+        sentences = [*_against(content), _ties(content)]
+        sentences += [bound_sentence(bound, False) for bound in best.bounds]
+        said += [("", sentence) for sentence in (*sentences, *_scenarios(content)) if sentence]
     for doubt in best.doubts:
-        pieces.append(paragraph(f"Not settled: {doubt.text}"))
-        if doubt.command:
-            pieces.append(command(doubt.command))
-    return f'<div class="verdict">{"".join(pieces)}</div>{_assumptions(content)}'
+        said.append(("", f"Not settled: {doubt.text}"))
+        said += [("command", doubt.command)] if doubt.command else []
+    return said
 
 
 def _figures(content: Content) -> str:
@@ -131,7 +142,7 @@ def _scenarios(content: Content) -> list[str]:
     return lines
 
 
-def _assumptions(content: Content) -> str:
+def _assumptions(content: Content) -> Sentences:
     sentences = [
         "ESS is the expected normalized effective sample size at drift_per_version = "
         f"{content.best.drift}: an assumption, not a measurement.",
@@ -148,53 +159,43 @@ def _assumptions(content: Content) -> str:
     hint = content.best.law_hint
     if hint is not None:
         sentences.append(hint.text)
-    shown = command(hint.command) if hint is not None and hint.command else ""
-    return paragraph(" ".join(sentences), "dim") + shown
+    command = [("command", hint.command)] if hint is not None and hint.command else []
+    return [("dim", " ".join(sentences)), *command]
 
 
-def frontier_table(content: Content) -> str:
-    """Give the frontier and what else is named, fastest first, the baseline above."""
+def _frontier(content: Content) -> tuple[Sentences, Table | None]:
+    """Return the frontier and what else is named, fastest first, the baseline above."""
     found, axes = content.found, content.found.axes
     if not content.shown:
-        return section("The frontier", paragraph("No configuration trained a batch."))
+        return [("", "No configuration trained a batch.")], None
     rows = [dict(one.row) for one in content.shown]
     digits = {
         metric: digits_for([row[metric] for row in rows], [row[f"{metric}_half_width"] for row in rows])
         for metric in (found.throughput, EFFECTIVE, found.ess)
     }
-    head = [
-        ("#", ""),
-        *((name.replace("_", " "), "") for name in axes),
-        ("tokens/s", ""),
-        ("effective tokens/s", ""),
-    ]
-    head += [("ESS", ""), ("mean lag", ""), ("s per update", ""), ("rollouts per batch", "")]
+    titles = ["#", *(axis_words(name).title.partition(",")[0] for name in axes), "tokens/s"]
+    titles += ["effective tokens/s", "ESS", "mean lag", "s per update", "rollouts per batch"]
+    header = [(title, "") for title in titles]
     differs = {one.shown.cell: one for one in content.differences if one.metric == THROUGHPUT}
     if differs:
-        head.append((f"tokens/s against {content.reference}", "whole"))
+        header.append((f"tokens/s against {content.reference}", "whole"))
     lines: list[list[str]] = []
-    marks: list[dict[str, str]] = []
     if found.baseline is not None:
         figures = _row_figures(found.baseline, found, digits)
         lines.append(["seq.", *("" for _ in axes), *figures, *([""] if differs else [])])
-        marks.append({})
     for one, row in zip(content.shown, rows):
         differ = differs.get(one.cell)
-        share = (
-            [percent_interval(differ.share, differ.low, differ.high) if differ else "–"] if differs else []
-        )
-        figures = _row_figures(row, found, digits)
-        lines.append([str(one.number), *(number(row[name]) for name in axes), *figures, *share])
-        marks.append(
-            {"data-cell": str(one.cell), **({"class": "best"} if one.cell == content.best.cell else {})}
-        )
-    on = found.on_frontier().height
+        share = percent_interval(differ.share, differ.low, differ.high) if differ else "–"
+        figures = [*_row_figures(row, found, digits), *([share] if differs else [])]
+        lines.append([str(one.number), *(number(row[name]) for name in axes), *figures])
+    cells = [*([] if found.baseline is None else [None]), *(one.cell for one in content.shown)]
     caption = (
-        f"{on:,} of {found.frame.height:,} configurations are on the frontier of throughput and ESS: no "
-        "other has more of both. Shown are those that differ, and the choice; ± is the half width of the "
-        f"{content.confidence:.0%} Student interval over seeds. A row that you pick lights up in the charts."
+        f"{found.on_frontier().height:,} of {found.frame.height:,} configurations are on the frontier of "
+        "throughput and ESS: no other has more of both. Shown are those that differ, and the choice; ± is "
+        f"the half width of the {content.confidence:.0%} Student interval over seeds. A row that you pick "
+        "lights up in the charts."
     )
-    return section("The frontier", paragraph(caption, "dim"), table(head, lines, marks=marks))
+    return [("dim", caption)], Table(header, lines, cells, content.best.cell)
 
 
 def _row_figures(row: dict[str, Any], found: Any, digits: dict[str, int]) -> list[str]:
@@ -209,21 +210,22 @@ def _row_figures(row: dict[str, Any], found: Any, digits: dict[str, int]) -> lis
     ]
 
 
-def failures(content: Content) -> str:
+def _failures(content: Content) -> dict[str, Any]:
     """Say which runs failed and why, which cells were left out, which runs are missing."""
     status = content.status
+    found: dict[str, Any] = {"sentences": [("", "None: every run was done.")], "reasons": [], "more": ""}
     if not (status["failed"] or status["excluded"] or status["not run"]):
-        return section("Failures", paragraph("None: every run was done."))
+        return found
     counts = [f"{status[name]:,} {name}" for name in ("failed", "excluded", "not run") if status[name]]
-    pieces = [paragraph(f"Runs: {', '.join(counts)}.")]
+    found["sentences"] = [("", f"Runs: {', '.join(counts)}.")]
     if status["excluded"]:
         rules = ", ".join(content.spec.constraints) or "the spec"
-        pieces.append(paragraph(f"Excluded cells break a constraint: {rules}."))
+        found["sentences"].append(("", f"Excluded cells break a constraint: {rules}."))
     if "reason" in content.ds and status["failed"]:
         reasons = content.ds["reason"].values.reshape(-1, content.ds.sizes["seed"])
         failed = np.argwhere(content.ds["status"].values.reshape(reasons.shape) == 2)
         by_reason = Counter(str(reasons[tuple(place)]) for place in failed)
-        pieces.append(bullets([f"{count:,} × {text(reason)}" for reason, count in by_reason.most_common(10)]))
+        found["reasons"] = [f"{count:,} × {reason}" for reason, count in by_reason.most_common(10)]
         _, axes = cell_coordinates(content.ds)
         lines = [
             [
@@ -233,39 +235,32 @@ def failures(content: Content) -> str:
             ]
             for row, seed in failed[:MOST_FAILURES]
         ]
-        pieces.append(table([("configuration", "text whole"), ("seed", ""), ("reason", "text whole")], lines))
-        if len(failed) > MOST_FAILURES:
-            pieces.append(paragraph(f"and {len(failed) - MOST_FAILURES:,} more.", "dim"))
-    return section("Failures", *pieces)
+        header = [("configuration", "text whole"), ("seed", ""), ("reason", "text whole")]
+        found["table"] = Table(header, lines)
+        left_out = len(failed) - MOST_FAILURES
+        found["more"] = f"and {left_out:,} more." if left_out > 0 else ""
+    return found
 
 
-def provenance(content: Content) -> str:
+def _provenance(content: Content) -> dict[str, Any]:
     """Say what the figures rest on: law, settings, versions, commands, times."""
     attributes, spec = content.ds.attrs, content.spec
     laws = [spec.base.response_length]
     if "response_length" in spec.design.columns:
         laws = list(spec.design.columns["response_length"][1])
-    items = [
-        f"Fingerprint <code>{text(attributes.get('fingerprint', spec.fingerprint))}</code>",
-        f"Seeds: {text(_seeds(spec.seeds))}",
-    ]
-    for law in laws:
-        source = f" {text(law.source)}" if law.source else ""
-        items.append(f"Length law {text(law.name)}, digest <code>{text(law.digest[:16])}</code>.{source}")
     versions = [
         f"{name.removesuffix('_version')} {attributes[name]}"
         for name in ("lagsweep_version", "numpy_version", "numba_version", "python_version")
         if name in attributes
     ]
-    items.append(f"Versions: {text(', '.join(versions))}")
-    items += [text(line) for line in _runs(content.store)]
     base = {name: value for name, value in spec.to_plain()["base"].items() if name != "response_length"}
-    settings = "\n".join(f"{name} = {_short(value)}" for name, value in base.items())
-    return section(
-        "Provenance",
-        bullets(items),
-        f"<details><summary>Settings that no axis changes</summary>{command(settings)}</details>",
-    )
+    return {
+        "fingerprint": attributes.get("fingerprint", spec.fingerprint),
+        "seeds": _seeds(spec.seeds),
+        "laws": laws,
+        "lines": [f"Versions: {', '.join(versions)}", *_runs(content.store)],
+        "settings": "\n".join(f"{name} = {_short(value)}" for name, value in base.items()),
+    }
 
 
 def _short(value: Any) -> str:
@@ -297,34 +292,21 @@ def _runs(store: str | None) -> list[str]:
     return lines
 
 
-def commands(content: Content) -> str:
-    """Give the exact commands that make all of this again, go on with it, and look into one run."""
-    from ..spec.writing import spec_to_toml
+def _commands(content: Content) -> dict[str, Any]:
+    """Return the exact commands that make all of this again, go on with it, and look into one run."""
 
     spec = content.spec
     lines = Commands(spec, content.whole, content.store)
     seed = spec.seeds[0] if spec.seeds else 0
     cell = content.best.cell if content.best.cell is not None else int(np.ravel(spec.cell_ids)[0])
-    pieces = [
-        "<h3>Reproduce</h3>",
-        paragraph(
-            "Save the spec below as spec.toml; the result is the same, bit for bit, on any number of threads."
-        ),
-        command("lagsweep run spec.toml"),
-        f"<details><summary>spec.toml</summary>{command(_trimmed(spec_to_toml(spec)))}</details>",
-        "<h3>Resume or extend</h3>",
-        paragraph(
-            "The same command goes on where it was; more seeds, values or axes are added to what is there."
-        ),
-        command(lines.resume()),
-        "<h3>Replay one run</h3>",
-        paragraph(f"The choice at seed {seed}, held against the store, as a trace for Perfetto:"),
-        command(lines.trace(cell, seed)),
-        command(lines.replay_in_python(cell, seed)),
-        "<h3>Check the store</h3>",
-        command(lines.verify()),
-    ]
-    return section("Commands", *pieces)
+    return {
+        "spec": _trimmed(spec_to_toml(spec)),
+        "resume": lines.resume(),
+        "seed": seed,
+        "trace": lines.trace(cell, seed),
+        "replay": lines.replay_in_python(cell, seed),
+        "verify": lines.verify(),
+    }
 
 
 def _trimmed(spec: str, most: int = 40_000) -> str:
@@ -334,8 +316,8 @@ def _trimmed(spec: str, most: int = 40_000) -> str:
     )
 
 
-def cell_labels(content: Content, cells: set[int]) -> dict[str, str]:
+def cell_labels(content: Content, cells: set[int]) -> dict[int, str]:
     """Name the cells that charts can pick."""
     frame, axes = content.found.frame, content.found.axes
     rows = frame.filter(frame["cell"].is_in(list(cells))).iter_rows(named=True)
-    return {str(row["cell"]): short_label({name: row[name] for name in axes}) for row in rows}
+    return {row["cell"]: short_label({name: row[name] for name in axes}) for row in rows}

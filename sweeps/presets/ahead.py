@@ -108,7 +108,7 @@ def _nemo_rl_legacy(
 
 
 def nemo_gate(workload: Workload, versions: int, max_inflight_prompts: int) -> dict[str, Any]:
-    """Give the gate of NeMo RL's samplers: batch i may be dispatched from version i - versions on."""
+    """Return the gate of NeMo RL's samplers: batch i may be dispatched from version i - versions on."""
     return {
         "limits": limit("started", "published", (versions + 1) * workload.batch_groups),
         "max_running_groups": max_inflight_prompts,

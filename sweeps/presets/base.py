@@ -9,6 +9,8 @@ from typing import Any
 from ...kernels.errors import ConfigError, nearest
 from ..checks import Flag, RealNumber, checked
 
+KnobValue = int | float | bool | str | None
+
 
 @dataclass(frozen=True)
 class Knob:
@@ -28,14 +30,14 @@ class Knob:
     """
 
     name: str
-    default: Any
+    default: KnobValue
     text: str
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
 
-    def checked(self, value: Any) -> Any:
-        """Give the value in the knob's type.
+    def checked(self, value: object) -> KnobValue:
+        """Return the value in the knob's type.
 
         Raises
         ------
@@ -140,7 +142,7 @@ class Preset:
     needs: tuple[str, ...] = ()
 
     def checked_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Give every knob's value; those left out are at the system's defaults.
+        """Return every knob's value; those left out are at the system's defaults.
 
         Raises
         ------
@@ -156,5 +158,5 @@ class Preset:
 
 
 def limit(count: str, done: str, groups: int) -> list[dict[str, Any]]:
-    """Give a ledger of one line."""
+    """Return a ledger of one line."""
     return [{"count": count, "done": done, "groups": groups}]

@@ -25,7 +25,7 @@ def _budget(groups: int, running: int | None, style: str) -> dict[str, Any]:
 
 
 def _window_lag(workload: Workload, rules: dict[str, Any]) -> int:
-    """Give the lag of the last update on the oldest group that a budget lets in, in order of start."""
+    """Return the lag of the last update on the oldest group that a budget lets in, in order of start."""
     batches = math.ceil(rules["limits"][0]["groups"] / workload.batch_groups)
     return batches * rules.get("updates_per_batch", 1) - 1
 

@@ -18,7 +18,7 @@ def _drop_at_dequeue(largest_lag: int) -> dict[str, Any]:
 
 
 def _oldest_publication(publications: int, updates: int) -> int:
-    """Give the largest lag in updates of work at most so many publications old."""
+    """Return the largest lag in updates of work at most so many publications old."""
     return (publications + 1) * updates - 1
 
 

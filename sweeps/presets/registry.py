@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...kernels.errors import ConfigError, nearest
 from ..checks import RealNumber, WholeNumber, checked
@@ -22,19 +22,22 @@ from ..config.config import PipelineConfig
 from . import ahead, budget, dropping
 from .base import Preset, Workload
 
+if TYPE_CHECKING:
+    from ..config.settings import PresetSettings
+
 DEFAULT_GROUPS = 16
 DEFAULT_GROUP_SIZE = 8
 
 
 @cache
 def all_presets() -> dict[str, Preset]:
-    """Give every preset by name, in alphabetical order."""
+    """Return every preset by name, in alphabetical order."""
     found = [*ahead.PRESETS, *budget.PRESETS, *dropping.PRESETS]
     return {preset.name: preset for preset in sorted(found, key=lambda preset: preset.name)}
 
 
 def find_preset(name: str) -> Preset:
-    """Give a preset by name.
+    """Return a preset by name.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def find_preset(name: str) -> Preset:
 
 
 def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the configuration fields of a preset set beside some workload.
+    """Return the configuration fields of a preset set beside some workload.
 
     Parameters
     ----------
@@ -93,7 +96,7 @@ def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preset_lag_bound(name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> int | None:
-    """Give a preset's bound of the lag in versions; None where the system has none.
+    """Return a preset's bound of the lag in versions; None where the system has none.
 
     Parameters
     ----------
@@ -188,7 +191,7 @@ def _real(name: str, value: Any) -> float:
     return checked(RealNumber, name, value, low=0, rule="must be a finite number", way_out=way_out)
 
 
-def preset_config(name: str, **fields: Any) -> PipelineConfig:
+def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig:
     """Build the configuration of a preset beside a workload.
 
     Parameters

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..results.cells import mean_interval
+from ...kernels.intervals import mean_interval
 from .parts import Alternative, BoundReport, ScenarioReport
 from .table import Bound, ChoiceTable
 
@@ -22,7 +22,7 @@ def candidates_of(table: ChoiceTable, kept: np.ndarray) -> np.ndarray:
 
 
 def _regrets(table: ChoiceTable, settings: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Give each setting's relative loss against the best admissible one of each scenario."""
+    """Return each setting's relative loss against the best admissible one of each scenario."""
     gain = np.where(table.in_scenario(kept), table.gain[table.places], -np.inf)
     best = gain.max(axis=0)
     scale = np.where(best == 0, 1.0, np.abs(best))
@@ -30,7 +30,7 @@ def _regrets(table: ChoiceTable, settings: np.ndarray, kept: np.ndarray) -> np.n
 
 
 def choose(table: ChoiceTable, candidates: np.ndarray) -> int:
-    """Give the candidate with the smallest worst loss over the scenarios; with one, that is the best mean."""
+    """Return the candidate with the smallest worst loss over the scenarios; with one, the best mean."""
     regrets = _regrets(table, candidates, table.admissible())
     rows = table.places[candidates]
     ess = np.nan_to_num(table.ess[rows], nan=-1.0).mean(axis=1)
@@ -54,14 +54,14 @@ class Comparison:
         self._scale = np.where(means == 0, 1.0, np.abs(means))
 
     def shares(self, settings: np.ndarray) -> np.ndarray:
-        """Give each setting's relative gain per scenario and seed: (settings, scenarios, seeds)."""
+        """Return each setting's relative gain per scenario and seed: (settings, scenarios, seeds)."""
         table = self.table
         own = table.objective[table.places[self.choice]]
         other = table.objective[table.places[settings]]
         return table.sense * (other - own) / self._scale[:, None]
 
     def interval(self, settings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Give the mean over scenarios and seeds, and its half width at the comparisons' own level."""
+        """Return the mean over scenarios and seeds, and its half width at the comparisons' own level."""
         return mean_interval(self.shares(settings).mean(axis=1), self.confidence)
 
     def alternative(self, setting: int, **more: Any) -> Alternative:
@@ -170,7 +170,7 @@ def bound_report(comparison: Comparison, bound: Bound, candidates: np.ndarray) -
 
 
 def _worst(table: ChoiceTable, bound: Bound, settings: np.ndarray) -> np.ndarray:
-    """Give each setting's level of a bound in the scenario where it is worst."""
+    """Return each setting's level of a bound in the scenario where it is worst."""
     levels = table.levels[bound.name][table.places[settings]]
     return levels.min(axis=1) if bound.is_lower else levels.max(axis=1)
 

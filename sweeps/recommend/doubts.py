@@ -12,8 +12,10 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..config.config import AXIS_FIELDS
 from ..results.commands import Commands
-from ..results.text import describe_settings, number, signed_percent
+from ..results.numbers import number, signed_percent
+from ..results.words import describe_settings
 from ..spec.axes import checked_value
+from ..spec.carried import spec_of
 from .compare import Comparison
 from .parts import Alternative, BoundReport, Doubt
 
@@ -38,7 +40,6 @@ def doubts_about(
     store: str | Path | None,
 ) -> tuple[Doubt, ...]:
     """List what speaks against taking the choice as settled; the most serious first."""
-    from ..spec.carried import spec_of
 
     spec = spec_of(ds)
     more = Commands(spec, ds, store)
@@ -181,7 +182,7 @@ def _edges(table: ChoiceTable, comparison: Comparison, spec: SweepSpec, more: Co
 def _next_value(
     spec: SweepSpec, column: np.ndarray, row: int, table: ChoiceTable, axis: str, direction: int
 ) -> Any:
-    """Give a value one step beyond an axis's end, None where the field allows none."""
+    """Return a value one step beyond an axis's end, None where the field allows none."""
     values = np.unique(column)
     last, before = (values[-1], values[-2]) if direction > 0 else (values[0], values[1])
     ratios = values[1:] / np.where(values[:-1] == 0, np.nan, values[:-1])
@@ -219,7 +220,6 @@ def _still_better(table: ChoiceTable, comparison: Comparison, row: int, axis: st
 
 def law_hint(ds: xarray.Dataset, table: ChoiceTable, store: str | Path | None) -> Doubt | None:
     """Say how to try other length laws, where the sweep has one alone."""
-    from ..spec.carried import spec_of
 
     spec = spec_of(ds)
     if "response_length" in spec.design.columns:

@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ...kernels.intervals import mean_interval
 from ..checks import RealNumber, WholeNumber, checked
-from ..results.cells import mean_interval
+from ..json_text import plain_data
+from ..results.cells import cell_values
 from ..results.frontier import ESS, THROUGHPUT
+from ..results.shares import time_shares
+from ..spec.carried import spec_of
 from .compare import (
     Comparison,
     bound_report,
@@ -33,8 +37,10 @@ from .compare import (
     scenario_reports,
     ties_of,
 )
+from .doubts import doubts_about, law_hint
 from .parts import Alternative, BoundReport, Doubt, ScenarioReport
 from .table import MAX_LAG, Bound, ChoiceTable, choice_table
+from .text import recommendation_text
 
 if TYPE_CHECKING:
     import xarray
@@ -98,13 +104,10 @@ class Recommendation:
         return self.cell is not None and not self.doubts
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain data for JSON (None for NaN)."""
-        from .text import as_plain
-
-        return as_plain(self) | {"settled": self.settled}
+        """Return everything as plain data for JSON (None for NaN)."""
+        return plain_data(asdict(self)) | {"settled": self.settled}
 
     def __str__(self) -> str:
-        from .text import recommendation_text
 
         return recommendation_text(self)
 
@@ -160,7 +163,6 @@ def recommend(
     checked = _share(confidence, "confidence", open_ends=True)
     bounds = _bounds(min_ess, max_lag)
     table = choice_table(ds, objective, sense, bounds, scenarios, checked)
-    from .doubts import doubts_about, law_hint
 
     candidates = candidates_of(table, table.admissible())
     comparisons = max(1, (len(candidates) - 1) * table.places.shape[1])
@@ -199,7 +201,7 @@ def recommend(
 
 
 def _described(ds: xarray.Dataset, table: ChoiceTable, row: int, confidence: float) -> dict[str, Any]:
-    """Give what the choice is and what it does."""
+    """Return what the choice is and what it does."""
     mean, half = float(table.means[row]), float(table.half_widths[row])
     return {
         "cell": int(table.cells[row]),
@@ -239,7 +241,6 @@ def _bounds(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
 
 def _figures(ds: xarray.Dataset, row: int, confidence: float) -> dict[str, float]:
     """Average what stands beside the objective."""
-    from ..results.cells import cell_values
 
     figures: dict[str, float] = {}
     names = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
@@ -257,13 +258,11 @@ def _figures(ds: xarray.Dataset, row: int, confidence: float) -> dict[str, float
 
 
 def _limits(ds: xarray.Dataset, row: int) -> dict[str, dict[str, float]]:
-    from ..results.shares import time_shares
 
     return time_shares(ds, [row])[0]
 
 
 def _drift(ds: xarray.Dataset) -> str:
-    from ..spec.carried import spec_of
 
     spec = spec_of(ds)
     if "drift_per_version" in spec.design.fields.values():

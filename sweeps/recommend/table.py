@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ...kernels.intervals import mean_interval
+from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS
 
 if TYPE_CHECKING:
@@ -107,15 +108,15 @@ class ChoiceTable:
         return (np.abs(level - bound.limit) < half) & np.isfinite(self.means)
 
     def in_scenario(self, kept: np.ndarray) -> np.ndarray:
-        """Give a mask of cells as (settings, scenarios)."""
+        """Return a mask of cells as (settings, scenarios)."""
         return np.where(self.places >= 0, kept[self.places], False)
 
     def settings_of(self, row: int) -> dict[str, Any]:
-        """Give what a cell sets, scenario axes apart."""
+        """Return what a cell sets, scenario axes apart."""
         return {name: self.axes[name][row].item() for name in self.setting_axes}
 
     def scenario_of(self, row: int) -> dict[str, Any]:
-        """Give a cell's scenario."""
+        """Return a cell's scenario."""
         return {name: self.axes[name][row].item() for name in self.scenario_axes}
 
 
@@ -186,7 +187,7 @@ def scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str,
 
 
 def _largest(values: np.ndarray) -> np.ndarray:
-    """Give the largest of each row, NaN left out."""
+    """Return the largest of each row, NaN left out."""
     return np.where(
         np.isnan(values).all(axis=-1), np.nan, np.max(np.nan_to_num(values, nan=-np.inf), axis=-1)
     )

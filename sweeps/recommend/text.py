@@ -1,40 +1,19 @@
-"""A recommendation as text of at most 80 columns, and as plain data."""
+"""A recommendation as text of at most 80 columns."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..results.text import (
-    describe_settings,
-    digits_for,
-    fixed,
-    grid_with_settings,
-    missing,
-    percent_interval,
-    with_half_width,
-    wrapped,
-)
+from ..results.numbers import digits_for, fixed, missing, percent_interval, with_half_width
+from ..results.text import WIDTH, grid_with_settings, wrapped
+from ..results.words import describe_settings
 
 if TYPE_CHECKING:
     from .parts import Alternative, BoundReport
     from .recommend import Recommendation
 
 MOST_TIES = 8
-
-
-def as_plain(value: Any) -> Any:
-    """Turn dataclasses, tuples and NaN into what JSON has."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(name): as_plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def recommendation_text(result: Recommendation) -> str:
@@ -89,7 +68,7 @@ def _choice(result: Recommendation) -> str:
             "  ",
         )
     )
-    return "\n".join(wrapped(line, "  ", "") if len(line) > 80 else line for line in lines)
+    return "\n".join(wrapped(line, "  ", "") if len(line) > WIDTH else line for line in lines)
 
 
 def _ties(result: Recommendation) -> str:

@@ -7,12 +7,13 @@ for the rules of the batch.
 
 from __future__ import annotations
 
+import os
 import time
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict, Unpack
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class LineFinding:
     finding: ContractFinding
 
     def __str__(self) -> str:
-        """Give one line of text: place, id, code, sentence."""
+        """Return one line of text: place, id, code, sentence."""
         who = "" if self.record_id is None else f" ({shown(self.record_id)})"
         return f"line {self.line}{who}: {self.finding.code}: {self.finding}"
 
@@ -114,7 +115,7 @@ class RecordReport:
         return self.records > 0 and not self.errors and not (strict and self.warnings)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give everything as plain values, for JSON."""
+        """Return everything as plain values, for JSON."""
         return {
             "file": self.file,
             "lines": self.lines,
@@ -264,12 +265,21 @@ def validate_lines(
     return report
 
 
+class CheckOptions(TypedDict, total=False):
+    """The further options of :func:`validate_records`."""
+
+    group_size: int | None
+    batch_rules: bool
+    keep: int
+    progress: Callable[[int, int], None] | None
+
+
 def validate_records(
-    source: str | Path | BinaryIO,
+    source: str | os.PathLike[str] | BinaryIO,
     *,
     contract: RolloutContract | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
-    **options: Any,
+    **options: Unpack[CheckOptions],
 ) -> RecordReport:
     """Check every record of a JSONL or parquet file, or of a stream of JSON lines.
 
@@ -294,7 +304,7 @@ def validate_records(
     ConfigError
         If the file is missing, or neither JSONL nor parquet; never because of a record.
     """
-    if hasattr(source, "readline"):
+    if not isinstance(source, str | os.PathLike):
         lines = read_jsonl(source, max_line_bytes=max_line_bytes)
         name = str(getattr(source, "name", "<stream>"))
         return validate_lines(lines, file=name, contract=contract, **options)

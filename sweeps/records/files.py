@@ -78,7 +78,7 @@ class _Decoder:
 
 
 def _physical_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes, bool]]:
-    """Give number, bytes and "fits the limit" of each line; of a longer line only its beginning."""
+    """Return number, bytes and "fits the limit" of each line; of a longer line only its beginning."""
     number = 0
     while line := stream.readline(limit + 1):
         number += 1
@@ -262,7 +262,7 @@ def record_lines(path: Path, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterato
 
 
 def read_records(path: str | Path) -> Iterator[Any]:
-    """Give the records of a file one by one, and raise at the first line that is no record.
+    """Return the records of a file one by one, and raise at the first line that is no record.
 
     Parameters
     ----------

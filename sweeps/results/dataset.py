@@ -33,7 +33,7 @@ _LAG_ATTRIBUTES = {"units": "rollouts", "long_name": "trained rollouts by lag (t
 
 
 def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
-    """Give the attributes of a result: everything that :func:`~lagsweep.config_at` needs, and versions."""
+    """Return the attributes of a result: everything that :func:`~lagsweep.config_at` needs, and versions."""
     return {
         "spec": spec.to_json(),
         "fingerprint": spec.fingerprint,
@@ -58,7 +58,7 @@ def revisions_between(revision: int, spec: SweepSpec) -> list[int]:
 
 
 def library_versions() -> dict[str, str]:
-    """Give the versions that results depend on."""
+    """Return the versions that results depend on."""
     return {
         "lagsweep_version": version("lagsweep"),
         "numpy_version": np.__version__,
@@ -86,7 +86,7 @@ def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str
 
 
 def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dict[str, np.ndarray]:
-    """Give the values of a part's variables over a box of this shape, in the order of the table."""
+    """Return the values of a part's variables over a box of this shape, in the order of the table."""
     values = {part.prefix + name: array.reshape(shape) for name, array in arrays.metrics.items()}
     if arrays.lag_counts is not None:
         values[part.prefix + "lag_counts"] = arrays.lag_counts.reshape(*shape, LAG_BINS)
@@ -95,7 +95,7 @@ def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dic
 
 
 def coordinate_table(spec: SweepSpec) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, Any]]]:
-    """Give every coordinate: name -> (dimensions, values, attributes)."""
+    """Return every coordinate: name -> (dimensions, values, attributes)."""
     design = spec.design
     table: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, Any]]] = {}
     for name, (dim, values) in design.coordinates().items():

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ..runs.status import DONE
 from ..spec.carried import spec_of
-from .cells import axis_names, cell_coordinates, cell_values, find_cell, mean_interval
+from .cells import axis_names, cell_coordinates, cell_values, find_cell
+from .frontier_table import frontier_text
 
 if TYPE_CHECKING:
     import polars
@@ -53,13 +55,12 @@ class Frontier:
     level_1: bool = True
 
     def on_frontier(self) -> polars.DataFrame:
-        """Give the rows that no other row beats."""
+        """Return the rows that no other row beats."""
         import polars as pl
 
         return self.frame.filter(pl.col("on_frontier"))
 
     def __str__(self) -> str:
-        from .frontier_table import frontier_text
 
         return frontier_text(self)
 
@@ -118,7 +119,7 @@ def baseline_row(
 
 
 def baseline_values(ds: xarray.Dataset, metric: str, rows: Sequence[int]) -> np.ndarray | None:
-    """Give the sequential baseline's metric beside some cells: float64 (rows, seeds), NaN where not done.
+    """Return the sequential baseline's metric beside some cells: float64 (rows, seeds), NaN where not done.
 
     None if the sweep has no baseline.
     """

@@ -8,18 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .text import (
-    SHORT_AXES,
-    WIDTH,
-    describe_settings,
-    digits_for,
-    fixed,
-    grid,
-    grid_with_settings,
-    number,
-    with_half_width,
-    wrapped,
-)
+from .numbers import digits_for, fixed, number, with_half_width
+from .text import fits, grid, grid_with_settings, wrapped
+from .words import axis_heading, describe_settings
 
 if TYPE_CHECKING:
     import polars
@@ -116,16 +107,16 @@ def _worth_a_look(result: Frontier) -> list[str]:
         ]
         lines.append((wish, {name: row[name] for name in result.axes}, figures))
     text = grid(
-        ["worth a look", *(SHORT_AXES.get(name, name) for name in result.axes), *header],
+        ["worth a look", *map(axis_heading, result.axes), *header],
         [
             [wish, *(number(value) for value in settings.values()), *figures]
             for wish, settings, figures in lines
         ],
-        left=1,
+        left=[0],
     )
-    if max(len(line) for line in text.splitlines()) <= WIDTH:
+    if fits(text):
         return ["", text]
-    table = grid(["worth a look", *header], [[wish, *figures] for wish, _, figures in lines], left=1)
+    table = grid(["worth a look", *header], [[wish, *figures] for wish, _, figures in lines], left=[0])
     wishes: dict[str, list[str]] = {}
     for wish, settings, _ in lines:
         wishes.setdefault(describe_settings(settings), []).append(wish)

@@ -27,7 +27,7 @@ def mask_columns(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def masks_of(arrays: UnitArrays, shape: Sequence[int]) -> dict[str, np.ndarray]:
-    """Give the masks of a sweep in memory, padded with False to the longest run: (axes…, seed, rollout)."""
+    """Return the masks of a sweep in memory, padded with False to the longest run: (axes…, seed, rollout)."""
     parts = [mask_columns(columns) for columns in arrays.tables.get("rollouts", [])]
     longest = max((int(part["rollout"].max()) + 1 for part in parts if len(part["rollout"])), default=0)
     masks = {}

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..json_text import plain_data
-from .text import bar, wrapped
+from .numbers import missing
+from .text import aligned, bar, wrapped
 
 if TYPE_CHECKING:
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 _GROUPS: dict[str, tuple[str, ...]] = {
     "Throughput": (
@@ -32,7 +33,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "max_queue_tokens_observed",
     ),
 }  # fmt: skip
-_NAME_WIDTH, _VALUE_WIDTH = 30, 15
+_METRIC, _METRIC_WORDS = (30, 13, 11, 18), (0, 2, 3)  # name, value, unit, bar; those at the left
+_LAG, _LAG_WORDS = (10, 10, 6, 40), (3,)
 _MOST_LAGS = 12
 
 
@@ -72,7 +74,7 @@ def _row(name: str, value: Any, share: float | None = None) -> str:
     is_share = units == "1" and isinstance(value, float)
     drawn = bar(value, 18) if is_share else "" if share is None else bar(share, 18)
     shown = "" if units == "1" else units
-    return f"  {name:<{_NAME_WIDTH}}{_value(value):>{_VALUE_WIDTH}}  {shown:<12} {drawn}".rstrip()
+    return f"  {aligned([name, _value(value), shown, drawn], _METRIC, _METRIC_WORDS)}"
 
 
 def _value(value: Any) -> str:
@@ -94,7 +96,7 @@ def _causes(metrics: dict[str, Any], prefix: str, title: str) -> list[str]:
 
 
 def _is_nothing(value: Any) -> bool:
-    return not value or (isinstance(value, float) and math.isnan(value))
+    return not value or missing(value)
 
 
 def _lags(result: PipelineResult) -> list[str]:
@@ -107,10 +109,11 @@ def _lags(result: PipelineResult) -> list[str]:
     for lag in used[:_MOST_LAGS]:
         name = "64 or more" if lag == len(counts) - 1 else str(lag)
         share = counts[lag] / total
-        lines.append(f"  {name:>10}{int(counts[lag]):>12,}  {share:>6.1%}  {bar(share, 40)}".rstrip())
+        cells = [name, f"{counts[lag]:,}", f"{share:.1%}", bar(share, 40)]
+        lines.append(f"  {aligned(cells, _LAG, _LAG_WORDS)}")
     if len(used) > _MOST_LAGS:
         rest = sum(int(counts[lag]) for lag in used[_MOST_LAGS:])
-        lines.append(f"  {'more':>10}{rest:>12,}  {rest / total:>6.1%}")
+        lines.append(f"  {aligned(['more', f'{rest:,}', f'{rest / total:.1%}'], _LAG)}")
     return lines
 
 
@@ -134,7 +137,7 @@ def _notes(result: PipelineResult) -> list[str]:
 
 
 def run_facts(result: PipelineResult) -> dict[str, Any]:
-    """Give what a run reports as plain data for JSON: None where there is nothing to average."""
+    """Return what a run reports as plain data for JSON: None where there is nothing to average."""
     counts = result.lag_counts.tolist()
     return {
         "config": result.config.to_dict(full=True),
@@ -145,7 +148,7 @@ def run_facts(result: PipelineResult) -> dict[str, Any]:
 
 
 def _details(result: PipelineResult) -> dict[str, Any]:
-    """Give what a run of the general engine reports on top."""
+    """Return what a run of the general loop reports on top."""
     found: dict[str, Any] = {}
     for name in ("slot_ticks", "trainer_ticks"):
         ticks: Mapping[str, int] | None = getattr(result, "__dict__", {}).get(name)

@@ -1,7 +1,7 @@
 """Where time and tokens go, as shares per cell: the trainer's time, the slots' time, the tokens generated.
 
 Level 1 reports utilizations; an idle slot then always means that the cap holds it back (in `sequential`, that
-the other phase is under way). The general engine reports seconds by cause, which sum to the whole.
+the other phase is under way). The general loop reports seconds by cause, which sum to the whole.
 """
 
 from __future__ import annotations
@@ -11,31 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .cells import cell_values, mean_interval
+from .frontier import cell_values, mean_interval
+from .words import CAUSES
 
 if TYPE_CHECKING:
     import xarray
 
-_TRAINER_CAUSES = {
-    "trainer_busy_seconds": "training",
-    "trainer_publication_seconds": "waits for a publication",
-    "trainer_running_groups_seconds": "waits for running groups",
-    "trainer_batch_seconds": "waits: batch not full",
-}
-_SLOT_CAUSES = {
-    "slots_busy_seconds": "busy",
-    "slots_publication_seconds": "idle: publication",
-    "slots_max_running_seconds": "idle: most running groups",
-    "slots_one_batch_seconds": "idle: one batch at a time",
-    "slots_token_cap_seconds": "idle: queue cap",
-    "slots_sequential_seconds": "idle: other phase",
-    "slots_limits_seconds": "idle: admission limits",
-}
-TRAINED, DISCARDED, OTHER = "trained", "discarded as too old", "left at the end"
-
 
 def time_shares(ds: xarray.Dataset, rows: Sequence[int]) -> list[dict[str, dict[str, float]]]:
-    """Give the shares of some cells, averaged over their seeds.
+    """Return the shares of some cells, averaged over their seeds.
 
     Parameters
     ----------
@@ -53,39 +37,40 @@ def time_shares(ds: xarray.Dataset, rows: Sequence[int]) -> list[dict[str, dict[
 
 
 def baseline_shares(ds: xarray.Dataset) -> dict[str, dict[str, float]]:
-    """Give the shares of the sequential baseline that was run beside the cells."""
+    """Return the shares of the sequential baseline that was run beside the cells."""
     done = ds["baseline_status"].values == 1
 
     def read(name: str) -> np.ndarray:
         return np.where(done, ds[f"baseline_{name}"].values.astype(np.float64), np.nan).reshape(1, -1)
 
     shares = shares_of(read, {"level 1"}, 1)[0]
-    shares["slots"]["idle: other phase"] = shares["slots"].pop("idle: queue cap")
+    slots = CAUSES["slots"]
+    idle = shares["slots"].pop(slots["slots_token_cap_seconds"].words)
+    shares["slots"][slots["slots_sequential_seconds"].words] = idle
     return shares
 
 
 def shares_of(read: object, known: set[object], count: int) -> list[dict[str, dict[str, float]]]:
     """Turn metrics, read by name as (cells, seeds), into shares."""
     mean = lambda name: mean_interval(read(name))[0]  # type: ignore[operator]  # noqa: E731
+    trained, discarded = mean("trained_tokens"), mean("discarded_tokens")
+    left = np.maximum(0.0, mean("generated_tokens") - trained - discarded)
+    found = {"trained_tokens": trained, "discarded_tokens": discarded, "left": left}
     if "slots_busy_seconds" in known:
-        trainer = {text: mean(name) for name, text in _TRAINER_CAUSES.items()}
-        slots = {text: mean(name) for name, text in _SLOT_CAUSES.items()}
+        found |= {name: mean(name) for group in ("trainer", "slots") for name in CAUSES[group]}
     else:
         training, busy = mean("trainer_utilization"), mean("rollout_utilization")
-        trainer = {"training": training, "waits: batch not full": 1 - training}
-        slots = {"busy": busy, "idle: queue cap": 1 - busy}
-    trained, discarded = mean("trained_tokens"), mean("discarded_tokens")
-    tokens = {
-        TRAINED: trained,
-        DISCARDED: discarded,
-        OTHER: np.maximum(0.0, mean("generated_tokens") - trained - discarded),
-    }
-    groups = {"trainer": trainer, "slots": slots, "tokens": tokens}
+        found |= {"trainer_busy_seconds": training, "trainer_batch_seconds": 1 - training}
+        found |= {"slots_busy_seconds": busy, "slots_token_cap_seconds": 1 - busy}
     return [
-        {group: _normalized({name: float(column[k]) for name, column in columns.items()})
-         for group, columns in groups.items()}
+        {
+            group: _normalized(
+                {one.words: float(found[name][k]) for name, one in parts.items() if name in found}
+            )
+            for group, parts in CAUSES.items()
+        }
         for k in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def _normalized(parts: dict[str, float]) -> dict[str, float]:

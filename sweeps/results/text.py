@@ -1,135 +1,116 @@
-"""Tables and sentences for a terminal of 80 columns: numbers, intervals, grids, wrapped text."""
+"""Plain text for a terminal of 80 columns: the tables of all commands, wrapped sentences, bars."""
 
 from __future__ import annotations
 
-import math
+import shutil
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from itertools import zip_longest
 from typing import Any
 
+from .numbers import missing, number
+from .words import axis_heading, describe_settings
+
 WIDTH = 80
-SHORT_AXES = {"queue_cap": "cap", "max_lag": "lag≤", "sync_cadence": "sync"}
+_GAP = "  "
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def missing(value: Any) -> bool:
-    """Tell whether a number is none at all."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
+def terminal_width() -> int:
+    """Return the columns there are to write in: 80, or fewer on a narrow terminal."""
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
-def number(value: Any) -> str:
-    """Write a value of an axis: thousands apart from 10,000 on, six digits of a fraction.
+def aligned(cells: Sequence[str], widths: Sequence[int], left: Collection[int] = ()) -> str:
+    """Set one line of columns right-aligned, but those whose place is in `left`.
 
     Examples
     --------
-    >>> [number(value) for value in (120000, 2, 0.125, "reserve", float("nan"))]
-    ['120,000', '2', '0.125', 'reserve', '-']
+    >>> aligned(["cap", "7"], [5, 3], left=[0])
+    'cap      7'
     """
-    if missing(value):
-        return "-"
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.6g}"
-    if isinstance(value, int | float):
-        return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
-    return str(value)
+    return _GAP.join(
+        cell.ljust(width) if place in left else cell.rjust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths))
+    ).rstrip()
 
 
-def fixed(value: Any, digits: int) -> str:
-    """Write a number with so many decimals, a dash for none.
+def grid(
+    header: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    *,
+    left: Collection[int] = (),
+    width: int | None = None,
+) -> str:
+    """Set a table under a rule.
 
-    Examples
-    --------
-    >>> fixed(1234.5678, 1), fixed(None, 1)
-    ('1,234.6', '-')
-    """
-    return "-" if missing(value) else f"{value:,.{digits}f}"
-
-
-def with_half_width(mean: Any, half: Any, digits: int) -> str:
-    """Write a mean with the half width of its interval, where it has one.
-
-    Examples
-    --------
-    >>> with_half_width(1963.7, 2.6, 0), with_half_width(0.25, float("nan"), 2)
-    ('1,964 ±3', '0.25')
-    """
-    return fixed(mean, digits) if missing(half) or missing(mean) else f"{mean:,.{digits}f} ±{half:.{digits}f}"
-
-
-def digits_for(values: Iterable[Any], half_widths: Iterable[Any]) -> int:
-    """Choose as many decimals as the intervals bear: one digit of the smallest half width, 4 at most."""
-    largest = max((abs(value) for value in values if not missing(value)), default=0)
-    # Half widths of nothing but rounding say nothing about decimals.
-    halves = [half for half in half_widths if not missing(half) and half > 1e-9 * largest]
-    if not halves:
-        return 4 if largest <= 1 else 1 if largest < 1000 else 0
-    return min(4, max(0, -math.floor(math.log10(min(halves)))))
-
-
-def signed_percent(share: float, digits: int = 1) -> str:
-    """Write a share as a percentage with its sign.
+    Parameters
+    ----------
+    header : sequence of str
+    lines : sequence of sequences of str
+    left : collection of int
+        Places of the columns that are left-aligned: those of words.
+    width : int, optional
+        Cells are folded where the table would be wider.
 
     Examples
     --------
-    >>> signed_percent(0.0751), signed_percent(-0.0004, 2)
-    ('+7.5%', '-0.04%')
-    """
-    return "-" if missing(share) else f"{_signed(share, digits)}%"
-
-
-def _signed(share: float, digits: int) -> str:
-    shown = f"{100 * share:+.{digits}f}"
-    return shown[1:] if float(shown) == 0 else shown
-
-
-def percent_interval(mean: float, low: float, high: float) -> str:
-    """Write a relative difference with its interval, in as many decimals as the interval bears.
-
-    Examples
-    --------
-    >>> percent_interval(0.075, 0.072, 0.078)
-    '+7.5% [+7.2, +7.8]'
-    >>> percent_interval(0.5, float("nan"), float("nan"))
-    '+50.0%'
-    """
-    if missing(low):
-        return signed_percent(mean)
-    digits = digits_for((), [50 * (high - low)]) if high > low else 1
-    digits = min(3, max(1, digits))
-    return f"{signed_percent(mean, digits)} [{_signed(low, digits)}, {_signed(high, digits)}]"
-
-
-def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Name a configuration by its axes.
-
-    Examples
-    --------
-    >>> describe_settings({"queue_cap": 240000, "max_lag": 2})
-    'queue_cap=240,000 max_lag=2'
-    """
-    return " ".join(f"{name}={number(value)}" for name, value in settings.items()) or "the base"
-
-
-def grid(header: Sequence[str], lines: Sequence[Sequence[str]], *, left: int = 0) -> str:
-    """Set columns right-aligned (the first `left` ones left-aligned) under a rule.
-
-    Examples
-    --------
-    >>> print(grid(["axis", "value"], [["cap", "7"]], left=1))
+    >>> print(grid(["axis", "value"], [["cap", "7"]], left=[0]))
     axis  value
     ────  ─────
     cap       7
     """
     everything = [header, *lines]
-    widths = [max(len(line[k]) for line in everything) for k in range(len(header))]
-    text = [
-        "  ".join(
-            cell.ljust(width) if k < left else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(line, widths))
-        ).rstrip()
-        for line in everything
+    widths = [max(len(part) for cell in column for part in cell.split("\n")) for column in zip(*everything)]
+    if width is not None:
+        _narrow(widths, everything, left, width)
+    above, *rest = (_folded(line, widths, left) for line in everything)
+    rule = _GAP.join("─" * size for size in widths)
+    return "\n".join([*above, rule, *(line for lines in rest for line in lines)])
+
+
+def _narrow(widths: list[int], everything: Sequence[Sequence[str]], left: Collection[int], most: int) -> None:
+    """Take room from the widest columns: words first, then figures' own headings, then within words."""
+    whole = [
+        max(_narrowest(part) for cell in column for part in cell.split("\n")) for column in zip(*everything)
     ]
-    return "\n".join([text[0], "  ".join("─" * width for width in widths), *text[1:]])
+    places = range(len(widths))
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > most:
+        soft = [place for place in places if widths[place] > whole[place]]
+        place = max([p for p in soft if p in left] or soft or places, key=widths.__getitem__)
+        if widths[place] == 1:
+            return
+        widths[place] -= 1
+
+
+def _folded(line: Sequence[str], widths: Sequence[int], left: Collection[int]) -> list[str]:
+    """Return the lines of text that one line of a table takes."""
+    cells = [
+        [part for own in cell.split("\n") for part in folded(own, width)] for cell, width in zip(line, widths)
+    ]
+    return [aligned(one, widths, left) for one in zip_longest(*cells, fillvalue="")]
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Return a text in lines, folded under its own beginning.
+
+    Examples
+    --------
+    >>> folded("- one two", 7)
+    ['- one', '  two']
+    """
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, subsequent_indent=" " * _indent(text), break_on_hyphens=False)
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip(" -"))
+
+
+def _narrowest(text: str) -> int:
+    """Return the width below which a word would be cut."""
+    return _indent(text) + max(map(len, text.split()), default=0)
 
 
 def grid_with_settings(
@@ -146,10 +127,9 @@ def grid_with_settings(
     rows : sequence of (axis values, other cells)
         Axis values of None leave the place empty; a single text stands in the first place.
     """
-    short = [SHORT_AXES.get(name, name) for name in axes]
     lines = [[*_axis_cells(values, len(axes)), *cells] for values, cells in rows]
-    text = grid([*short, *header], lines)
-    if max(len(line) for line in text.splitlines()) <= WIDTH:
+    text = grid([*map(axis_heading, axes), *header], lines)
+    if fits(text):
         return text
     numbered = [[str(place), *cells] for place, (_, cells) in enumerate(rows, start=1)]
     legend = []
@@ -165,11 +145,16 @@ def _axis_cells(values: Sequence[Any], count: int) -> list[str]:
     return [number(value) for value in values]
 
 
-def wrapped(text: str, indent: str = "", first: str | None = None) -> str:
+def fits(text: str) -> bool:
+    """Tell whether a table is at most 80 columns wide."""
+    return max(map(len, text.splitlines()), default=0) <= WIDTH
+
+
+def wrapped(text: str, indent: str = "", first: str | None = None, *, width: int = WIDTH) -> str:
     """Fill a sentence to the width, with an indent; nothing that is a command is broken at a hyphen."""
     return textwrap.fill(
         text,
-        WIDTH,
+        width,
         initial_indent=indent if first is None else first,
         subsequent_indent=indent,
         break_on_hyphens=False,

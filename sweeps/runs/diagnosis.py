@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
-from .simulate import PipelineResult
+from .result import PipelineResult, Row
 
 if TYPE_CHECKING:
     import polars
 
-    from .general_result import EngineResult
 
 PROGRESSING, STALLED, STARVED = "progressing", "stalled", "starved"
 
@@ -110,7 +109,7 @@ def _conflict(config: PipelineConfig, result: PipelineResult) -> str:
     return _waits(config, result, last, batch)
 
 
-def _closed_admission(config: PipelineConfig, last: dict, batch: str) -> str:
+def _closed_admission(config: PipelineConfig, last: Row, batch: str) -> str:
     bound_by = last.get("slots_bound_by", "token_cap")
     if bound_by == "token_cap":
         kind = " with admission 'reserve'" if config.admission == "reserve" else ""
@@ -125,7 +124,7 @@ def _closed_admission(config: PipelineConfig, last: dict, batch: str) -> str:
     return f"{setting} ({getattr(config, setting, bound_by)}) closes admission before the queue holds {batch}"
 
 
-def _waits(config: PipelineConfig, result: PipelineResult, last: dict, batch: str) -> str:
+def _waits(config: PipelineConfig, result: PipelineResult, last: Row, batch: str) -> str:
     if last["in_flight"] > 0 and last["time"] * 2 < config.duration_seconds:
         horizon = f"duration_seconds ({config.duration_seconds:g})"
         return f"{last['in_flight']} rollouts end after {horizon}, and {batch} waits for them"
@@ -157,7 +156,7 @@ class PhaseBounds(NamedTuple):
 
 
 def phase_bounds(config: PipelineConfig) -> PhaseBounds:
-    """Give the seconds per update that generation and training need by themselves, on average.
+    """Return the seconds per update that generation and training need by themselves, on average.
 
     Generation has every slot occupied all the time and drops nothing; with a decode slowdown, n rollouts
     decode where ``n = slots * decode / (decode + tail)`` at the rate for n. Training goes from step to
@@ -187,7 +186,7 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     if config.batch_groups is not None:
         rollouts = float(config.batch_groups * config.group_size)
     else:
-        rollouts = config.batch_tokens / law.mean_tokens
+        rollouts = (config.batch_tokens or 0) / law.mean_tokens
     kept = 1.0 - config.filter_probability
     per_rollout = tail + _slowed_decode(decode, tail, slots, config.decode_slowdown_per_rollout)
     generation = math.inf if kept == 0.0 else per_rollout * rollouts / slots / kept
@@ -206,8 +205,8 @@ def _slowed_decode(decode: float, tail: float, slots: int, slowdown: float) -> f
     return slow
 
 
-def constraint_intervals(result: EngineResult) -> polars.DataFrame:
-    """Give what bound slots and trainer between one event and the next, as a frame.
+def constraint_intervals(result: PipelineResult) -> polars.DataFrame:
+    """Return what bound slots and trainer between one event and the next, as a frame.
 
     Slot time by ``slots_bound_by`` and trainer time by ``trainer_bound_by`` sum exactly to
     ``result.slot_ticks`` and ``result.trainer_ticks`` when the warm-up is 0.
@@ -241,7 +240,7 @@ def _stopped(config: PipelineConfig, result: PipelineResult) -> bool:
     return config.stop_after_updates is not None and result.final_version >= config.stop_after_updates
 
 
-def length_bias(result: EngineResult) -> polars.DataFrame:
+def length_bias(result: PipelineResult) -> polars.DataFrame:
     """Show which lengths a run lost: rollouts that left, by decile of the length law.
 
     Returns

@@ -17,10 +17,11 @@ import numpy as np
 from ...kernels.errors import LagsweepError
 from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS
 from ..config.config import PipelineConfig
-from .status import DONE
+from .status import DONE, FAILED
 
 if TYPE_CHECKING:
-    from .lean import Cells
+    from .general import GeneralCells
+    from .lean import LeanCells
 
 
 class Cancelled(LagsweepError):
@@ -112,24 +113,19 @@ def simulate_batch(
     >>> result.metrics["updates"].shape
     (2, 3)
     """
-    seeds = np.asarray(seeds, np.uint64)
-    result = empty_result(len(configs), len(seeds))
-    level_1: dict[str, list[int]] = {}
-    general: list[int] = []
-    for index, config in enumerate(configs):
-        if config.is_level_1:
-            level_1.setdefault(config.response_length.digest, []).append(index)
-        else:
-            general.append(index)
-    finished = _Progress(cancel, on_progress)
-    tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
-    for members in level_1.values():
-        _run_level_1(configs, members, seeds, record, result, tables, finished)
-    if general:
-        _run_general(configs, general, seeds, record, result, tables, finished)
-    for name, parts in tables.items():
-        setattr(result, name, _joined(parts, len(seeds)))
-    return result
+    return _simulate(configs, seeds, record, _Progress(cancel, on_progress), lean=True)
+
+
+def general_batch(
+    configs: Sequence[PipelineConfig],
+    seeds: np.ndarray,
+    *,
+    record: Record = RECORD_NOTHING,
+    cancel: threading.Event | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> BatchResult:
+    """Run configurations of any level as :func:`simulate_batch` does, all with the general loop."""
+    return _simulate(configs, seeds, record, _Progress(cancel, on_progress), lean=False)
 
 
 class _Progress:
@@ -146,78 +142,78 @@ class _Progress:
             self._on_progress(self.runs)
 
 
-def _run_level_1(
-    configs: Sequence[PipelineConfig],
+def _simulate(
+    configs: Sequence[PipelineConfig], seeds: np.ndarray, record: Record, progress: _Progress, *, lean: bool
+) -> BatchResult:
+    """Run configurations that share a loop and a length law together; `lean`: level 1 by the lean loop."""
+    seeds = np.asarray(seeds, np.uint64)
+    result = empty_result(len(configs), len(seeds))
+    together: dict[tuple[bool, str], list[int]] = {}
+    for index, config in enumerate(configs):
+        above = not (lean and config.is_level_1)
+        together.setdefault((above, config.response_length.digest), []).append(index)
+    tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
+    for (above, _), members in sorted(together.items()):
+        _run_members(
+            _cells([configs[index] for index in members], record, above),
+            members,
+            seeds,
+            record,
+            result,
+            tables,
+            progress,
+        )
+    for name, parts in tables.items():
+        setattr(result, name, _joined(parts, len(seeds)))
+    return result
+
+
+def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool) -> LeanCells | GeneralCells:
+    from .general import GeneralCells
+    from .lean import LeanCells
+
+    cells = GeneralCells if above else LeanCells
+    return cells(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
+
+
+def _run_members(
+    cells: LeanCells | GeneralCells,
     members: list[int],
     seeds: np.ndarray,
     record: Record,
     result: BatchResult,
     tables: dict[str, list[dict[str, np.ndarray]]],
-    finished: _Progress,
+    progress: _Progress,
 ) -> None:
-    from .lean import Cells
-
-    flags = {"batches": record.batches, "timeline": record.timeline, "rollouts": record.rollouts}
-    cells = Cells([configs[index] for index in members], record=flags)
     rows = np.array(members)
+    recording = record.anything
+    kind = cells.REPORT
+    found = np.zeros((len(seeds), len(members)), kind)
+    done = np.ones((len(members), len(seeds)), bool)
     for seed_index, seed in enumerate(seeds):
-        cells.begin(int(seed))
+        cells.begin(int(seed), found[seed_index])
         taken = 0
-        done = False
-        while not done:
-            finished.check()
-            done = cells.step()
-            now = int(cells.progress[0])
-            if record.anything and now > taken:
-                _take_tables(cells, configs[members[taken]], members[taken], seed_index, record, tables)
-            finished.add(now - taken)
-            taken = now
-        for column, metric in enumerate(INTEGER_METRICS):
-            result.metrics[metric.name][rows, seed_index] = cells.integers[:, column]
-        for column, metric in enumerate(FLOAT_METRICS):
-            result.metrics[metric.name][rows, seed_index] = cells.floats[:, column]
+        while taken < len(members):
+            progress.check()
+            cells.step()
+            if recording and cells.finished > taken and taken not in cells.reasons:
+                for name, columns in cells.tables().items():
+                    tables[name].append(_labelled(columns, members[taken], seed_index))
+            progress.add(cells.finished - taken)
+            taken = cells.finished
         result.lag_counts[rows, seed_index] = cells.lag_counts
-        result.status[rows, seed_index] = DONE
-
-
-def _take_tables(
-    cells: Cells,
-    config: PipelineConfig,
-    config_index: int,
-    seed_index: int,
-    record: Record,
-    tables: dict[str, list[dict[str, np.ndarray]]],
-) -> None:
-    """Copy the rows of the run that just ended."""
-    from ...kernels.pipeline import lean_layout as layout
-    from ..config.rules import ticks
-    from .simulate import batch_columns, timeline_columns, trained_lags, truncated
-
-    workspace, state = cells.workspace, cells.workspace.state
-    if record.batches:
-        count = state[layout.S_BATCH_ROWS]
-        columns = batch_columns(
-            workspace.batch_rows[:count], workspace.batch_floats[:count], ticks(config.warmup_seconds)
+        for index, why in cells.reasons.items():
+            done[index, seed_index] = False
+            result.reasons[members[index], seed_index] = why
+    result.status[rows] = np.where(done, DONE, FAILED)
+    for metric in kind.names or ():
+        if metric not in result.metrics:
+            nothing = np.nan if kind[metric].kind == "f" else -1
+            result.metrics[metric] = np.full(result.status.shape, nothing, kind[metric])
+        values = found[metric].T
+        result.metrics[metric][rows] = (
+            values if done.all() else np.where(done, values, result.metrics[metric][rows])
         )
-        tables["batches"].append(_labelled(columns, config_index, seed_index))
-    if record.timeline:
-        columns = timeline_columns(workspace.timeline_rows[: state[layout.S_TIMELINE_ROWS]])
-        tables["timeline"].append(_labelled(columns, config_index, seed_index))
-    if record.rollouts:
-        rows = workspace.rollout_rows[: state[layout.S_NEXT_ROLLOUT]].copy()
-        law = config.response_length
-        ends = rows[:, layout.O_END]
-        columns = {
-            "number": np.arange(len(rows)),
-            "tokens": rows[:, layout.O_TOKENS],
-            "behaviour_version": rows[:, layout.O_VERSION],
-            "start": rows[:, layout.O_START] / 1e6,
-            "end": np.where(ends >= 0, ends / 1e6, np.nan),
-            "lag": trained_lags(rows),
-            "outcome": np.array(layout.OUTCOME_NAMES)[rows[:, layout.O_OUTCOME]],
-            "truncated": truncated(rows[:, layout.O_TOKENS], law.maximum, law.cut_at_maximum),
-        }
-        tables["rollouts"].append(_labelled(columns, config_index, seed_index))
 
 
 def _labelled(columns: dict[str, np.ndarray], config: int, seed_index: int) -> dict[str, np.ndarray]:
@@ -236,47 +232,3 @@ def _joined(parts: list[dict[str, np.ndarray]], seeds: int) -> dict[str, np.ndar
 
 def _first_label(part: dict[str, np.ndarray], seeds: int) -> int:
     return int(part["config"][0]) * seeds + int(part["seed_index"][0]) if len(part["config"]) else -1
-
-
-def _run_general(
-    configs: Sequence[PipelineConfig],
-    members: list[int],
-    seeds: np.ndarray,
-    record: Record,
-    result: BatchResult,
-    tables: dict[str, list[dict[str, np.ndarray]]],
-    finished: _Progress,
-) -> None:
-    """Run configurations of levels 2 and 3 with the general engine."""
-    from .general import engine_batch
-
-    before = finished.runs
-
-    def progress(runs: int) -> None:
-        finished.add(before + runs - finished.runs)
-
-    part = engine_batch(
-        [configs[index] for index in members],
-        seeds,
-        record=record,
-        cancel=finished._cancel,
-        on_progress=progress,
-    )
-    rows = np.array(members)
-    for name, values in part.metrics.items():
-        if name not in result.metrics:
-            fill = np.nan if values.dtype.kind == "f" else -1
-            result.metrics[name] = np.full((len(configs), len(seeds)), fill, values.dtype)
-        result.metrics[name][rows] = values
-    result.lag_counts[rows] = part.lag_counts
-    result.status[rows] = part.status
-    result.reasons |= {(members[i], j): why for (i, j), why in part.reasons.items()}
-    for name, parts in tables.items():
-        columns = getattr(part, name)
-        if columns:
-            # One part a run, so that they can be put in order among those of level 1.
-            whose = np.stack([columns["config"], columns["seed_index"]])
-            starts = np.flatnonzero(np.any(np.diff(whose, prepend=-1) != 0, axis=0))
-            labelled = columns | {"config": rows[columns["config"]]}
-            for first, last in zip(starts, [*starts[1:], len(columns["config"])]):
-                parts.append({column: values[first:last] for column, values in labelled.items()})

@@ -10,7 +10,7 @@ import json
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, SupportsIndex, get_args
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -30,7 +30,7 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
 
 def field_of_axis(name: str, where: str = "axes") -> str:
-    """Give the configuration field that an axis sets.
+    """Return the configuration field that an axis sets.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def axis_description(field: str) -> str:
 
 
 def _knobs(field: str) -> list[Any]:
-    """Give the knobs of that name, of all presets."""
+    """Return the knobs of that name, of all presets."""
     name = field.removeprefix(PRESET_PREFIX)
     return [knob for preset in all_presets().values() for knob in preset.knobs if knob.name == name]
 
@@ -224,11 +224,12 @@ def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
 
 
 def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
-    value = given.get(key)
+    value: Any = given.get(key)
     number = checked(
         RealNumber, f"{place}.{key}", value, rule="must be a finite number", way_out=f"Give {key} = 1."
     )
-    return operator.index(value) if hasattr(value, "__index__") else number  # a whole one stays exact
+    # A whole number stays exact.
+    return operator.index(value) if isinstance(value, SupportsIndex) else float(number)
 
 
 def _by_count(given: Mapping[str, Any], low: float, high: float, scale: str, place: str) -> list[float]:
@@ -298,7 +299,7 @@ def checked_axis(
 
 
 def plain(value: Any) -> Any:
-    """Give a checked value as plain data for JSON or TOML; :func:`checked_value` reads it back."""
+    """Return a checked value as plain data for JSON or TOML; :func:`checked_value` reads it back."""
     if isinstance(value, LengthLaw):
         return value.to_dict(
             embed=True
@@ -313,7 +314,7 @@ def plain(value: Any) -> Any:
 
 
 def identity(value: Any) -> str:
-    """Give what tells a value from others, as text: a law's table, not the words that made it."""
+    """Return what tells a value from others, as text: a law's table, not the words that made it."""
     if isinstance(value, LengthLaw | SecondsLaw):
         rows = getattr(value, "rows", None)
         content: Any = {"law": value.digest, "cut": bool(getattr(value, "cut_at_maximum", False))}
@@ -346,7 +347,7 @@ def label(value: Any) -> str:
 
 
 def coordinate(values: Sequence[Any]) -> np.ndarray:
-    """Give the values of an axis as a coordinate: numbers where all are numbers, else labels.
+    """Return the values of an axis as a coordinate: numbers where all are numbers, else labels.
 
     Examples
     --------

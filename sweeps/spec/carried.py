@@ -38,7 +38,7 @@ def spec_of(dataset: xarray.Dataset) -> SweepSpec:
 def config_at(
     dataset: xarray.Dataset, cell: int | Mapping[str, Any], seed: int | None = None
 ) -> PipelineConfig:
-    """Give the configuration of one cell of a sweep, to run it again in full detail.
+    """Return the configuration of one cell of a sweep, to run it again in full detail.
 
     Parameters
     ----------

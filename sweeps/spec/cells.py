@@ -62,7 +62,7 @@ RULE_FREE = (
 
 
 def _cells_that_differ(spec: SweepSpec) -> np.ndarray:
-    """Give cells that stand for all others: along axes that no rule looks at, one value stands for all."""
+    """Return cells that stand for all others: along axes that no rule looks at, one value stands for all."""
     kept = ~spec.excluded
     if spec.design.is_grid:
         free = tuple(dim for dim, name in enumerate(spec.design.dims) if field_of_axis(name) in RULE_FREE)

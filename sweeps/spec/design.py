@@ -65,24 +65,24 @@ class Design:
         return {name: field_of_axis(name) for name in self.columns}
 
     def indices(self, cell: int) -> tuple[int, ...]:
-        """Give a cell's position along each dimension."""
+        """Return a cell's position along each dimension."""
         return tuple(int(index) for index in np.unravel_index(cell, self.shape)) if self.dims else ()
 
     def settings(self, cell: int) -> dict[str, Any]:
-        """Give the fields that a cell sets, with their values."""
+        """Return the fields that a cell sets, with their values."""
         at = self.indices(cell)
         return {field_of_axis(name): values[at[dim]] for name, (dim, values) in self.columns.items()}
 
     def broadcast(self, dim: int, along: np.ndarray) -> np.ndarray:
-        """Give an array along one dimension the shape that broadcasts over the cells."""
+        """Return an array along one dimension the shape that broadcasts over the cells."""
         return along.reshape([-1 if position == dim else 1 for position in range(len(self.dims))])
 
     def coordinates(self) -> dict[str, tuple[str, np.ndarray]]:
-        """Give each axis as (dimension, coordinate values)."""
+        """Return each axis as (dimension, coordinate values)."""
         return {name: (self.dims[dim], coordinate(values)) for name, (dim, values) in self.columns.items()}
 
     def groups(self) -> list[dict[str, tuple[Any, ...]]]:
-        """Give the columns as groups again: what :func:`design_from_groups` takes."""
+        """Return the columns as groups again: what :func:`design_from_groups` takes."""
         if self.is_grid:
             return [{name: values} for name, (_, values) in self.columns.items()]
         return [{name: values for name, (_, values) in self.columns.items()}]

@@ -27,7 +27,7 @@ CELL_ID_BITS = 53  # a float64, as pandas or JSON may make of it, still holds th
 
 
 def non_default(config: PipelineConfig) -> dict[str, str]:
-    """Give the identity of every setting that differs from its default, the seed apart."""
+    """Return the identity of every setting that differs from its default, the seed apart."""
     return {
         field: text
         for field in PipelineConfig.model_fields
@@ -55,7 +55,7 @@ def _hash(field: str, text: str) -> int:
 
 
 def cell_ids(base: PipelineConfig, design: Design) -> np.ndarray:
-    """Give the id of every cell, in the design's shape.
+    """Return the id of every cell, in the design's shape.
 
     Returns
     -------

@@ -60,7 +60,7 @@ def _whole(value: Any) -> int:
 
 
 def seeds_to_plain(seeds: Sequence[int]) -> Any:
-    """Give seeds in their shortest plain form: ``{first, count}`` for a run of numbers, else the list.
+    """Return seeds in their shortest plain form: ``{first, count}`` for a run of numbers, else the list.
 
     Examples
     --------

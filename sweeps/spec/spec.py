@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -27,9 +27,26 @@ from .seeds import seeds_to_plain
 if TYPE_CHECKING:
     import xarray
 
+    from ..execute.options import RunOptions
+
 TABLES = ("batches", "timeline", "rollouts")
 SPEC_VERSION = 1
 DEFAULT_NAME = "sweep"
+
+
+class SpecParts(TypedDict, total=False):
+    """The parts of a spec, for :meth:`SweepSpec.replace`."""
+
+    base: PipelineConfig
+    design: Design
+    seeds: tuple[int, ...]
+    constraints: tuple[str, ...]
+    name: str
+    baseline: bool
+    masks: bool
+    tables: tuple[str, ...]
+    until: str | None
+    runner: Callable[..., xarray.Dataset] | None
 
 
 @dataclass(frozen=True)
@@ -131,7 +148,7 @@ class SweepSpec:
         return ",".join(sorted({law.digest for law in laws}))
 
     def config(self, cell: int, seed: int | None = None) -> PipelineConfig:
-        """Give the configuration of a cell, counted along the design.
+        """Return the configuration of a cell, counted along the design.
 
         Raises
         ------
@@ -139,15 +156,19 @@ class SweepSpec:
             If the cell's settings contradict each other.
         """
         settings = self.design.settings(cell)
-        changes = {name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()}
-        return self.base.replace(**changes, **({} if seed is None else {"seed": seed}))
+        changes: dict[str, Any] = {
+            name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()
+        }
+        if seed is not None:
+            changes["seed"] = seed
+        return self.base.replace(**changes)
 
-    def replace(self, **changes: Any) -> SweepSpec:
-        """Give a copy with some parts changed."""
+    def replace(self, **changes: Unpack[SpecParts]) -> SweepSpec:
+        """Return a copy with some parts changed."""
         return replace(self, **changes)
 
     def to_plain(self) -> dict[str, Any]:
-        """Give the spec as plain data for JSON or TOML."""
+        """Return the spec as plain data for JSON or TOML."""
         base = self._plain_preset() or {
             name: plain(getattr(self.base, name)) for name in non_default(self.base)
         }
@@ -174,17 +195,17 @@ class SweepSpec:
         return content
 
     def _plain_preset(self) -> dict[str, Any] | None:
-        """Give the base as its preset's name and what was given with it; None without a preset."""
+        """Return the base as its preset's name and what was given with it; None without a preset."""
         if self.base.preset is None:
             return None
         name, fields = self.base.preset
         return {"preset": name, **{setting: plain(value) for setting, value in fields.items()}}
 
     def to_json(self) -> str:
-        """Give the spec as one line of JSON."""
+        """Return the spec as one line of JSON."""
         return json.dumps(self.to_plain(), separators=(",", ":"))
 
-    def run(self, **options: Any) -> xarray.Dataset:
+    def run(self, **options: Unpack[RunOptions]) -> xarray.Dataset:
         """Run the sweep; the options are those of :func:`lagsweep.run_sweep` from ``store`` on.
 
         Raises

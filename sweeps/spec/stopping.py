@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ...kernels.pipeline.metrics import ENGINE_METRICS, METRIC_BY_NAME, METRICS, Metric
+from ...kernels.intervals import student
+from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric
 
 if TYPE_CHECKING:
     from .spec import SweepSpec
@@ -66,7 +67,7 @@ class Rule:
     confidence: float = 0.95
 
     def looks(self, seeds: int) -> list[int]:
-        """Give the numbers of seeds at which the cells are looked at.
+        """Return the numbers of seeds at which the cells are looked at.
 
         Examples
         --------
@@ -123,17 +124,6 @@ class Rule:
         return settled
 
 
-def student(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Give each row's mean and Student's quantile times its standard error; NaN values are left out."""
-    from scipy.stats import t
-
-    count = np.sum(~np.isnan(values), axis=1)
-    mean = np.divide(np.nansum(values, axis=1), count, out=np.full(len(values), np.nan), where=count > 0)
-    squares = np.nansum((values - mean[:, None]) ** 2, axis=1)
-    variance = np.divide(squares, count - 1, out=np.full(len(values), np.nan), where=count > 1)
-    return mean, t.ppf(probability, np.maximum(count - 1, 1)) * np.sqrt(variance / np.maximum(count, 1))
-
-
 def parse_rule(text: str) -> Rule:
     """Read a rule.
 
@@ -178,8 +168,8 @@ def parse_rule(text: str) -> Rule:
 
 
 def reported_metrics(spec: SweepSpec) -> tuple[Metric, ...]:
-    """Give the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option."""
-    return METRICS if spec.is_level_1 else (*METRICS, *ENGINE_METRICS)
+    """Return the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option."""
+    return METRICS if spec.is_level_1 else (*METRICS, *GENERAL_METRICS)
 
 
 def check_metric(rule: Rule, spec: SweepSpec) -> None:
@@ -195,5 +185,5 @@ def check_metric(rule: Rule, spec: SweepSpec) -> None:
             "until",
             "must name a metric that this sweep reports",
             rule.metric,
-            nearest(rule.metric, known) or "Levels 2 and 3 report more.",
+            nearest(rule.metric, known) or "Options of generation and rules report more.",
         )

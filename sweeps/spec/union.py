@@ -20,7 +20,7 @@ _KEEP = ("constraints", "baseline", "masks", "tables", "until")
 
 
 def union_spec(stored: SweepSpec, asked: SweepSpec, folder: Path) -> SweepSpec:
-    """Give the spec that holds what is stored and what is asked.
+    """Return the spec that holds what is stored and what is asked.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _union_design(stored: SweepSpec, asked: SweepSpec) -> Design:
 
 
 def _old_or_base(stored: SweepSpec, name: str) -> tuple[Any, ...]:
-    """Give the values that a store has on an axis; the base's where the axis is new."""
+    """Return the values that a store has on an axis; the base's where the axis is new."""
     if name in stored.design.columns:
         return tuple(stored.design.columns[name][1])
     return (getattr(stored.base, field_of_axis(name)),)

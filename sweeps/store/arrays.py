@@ -126,7 +126,7 @@ def _zstd() -> Any:
 
 
 def array_metadata(name: str, dtype: str, shape: Sequence[int], chunks: Sequence[int]) -> dict[str, Any]:
-    """Give what ``zarr.json`` must say of a variable, attributes and dimension names apart."""
+    """Return what ``zarr.json`` must say of a variable, attributes and dimension names apart."""
     kind = np.dtype(dtype)
     fill = _fill_of(name, dtype)
     little: dict[str, Any] = {"name": "bytes"}
@@ -195,7 +195,7 @@ class ZarrFiles:
         return self._arrays[name]
 
     def array(self, name: str) -> StoredArray:
-        """Give what a variable is, from its metadata where it was not defined."""
+        """Return what a variable is, from its metadata where it was not defined."""
         if name not in self._arrays:
             found = self.metadata(name)
             chunks = found["chunk_grid"]["configuration"]["chunk_shape"]
@@ -239,7 +239,7 @@ class ZarrFiles:
         self.place.write(f"{self.path.name}/{METADATA_NAME}", json.dumps(self.root, indent=2).encode())
 
     def consolidated(self) -> dict[str, Any]:
-        """Give what the consolidated metadata must be: a copy of every array's own."""
+        """Return what the consolidated metadata must be: a copy of every array's own."""
         metadata = {name: self.metadata(name) for name in sorted(self.members)}
         return {"kind": "inline", "must_understand": False, "metadata": metadata}
 

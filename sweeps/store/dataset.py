@@ -44,7 +44,7 @@ class _SweepBackend(BackendEntrypoint):
     def open_dataset(  # type: ignore[override]
         self, filename_or_obj: Any, *, drop_variables: Any = None, store: SweepStore
     ) -> xarray.Dataset:
-        """Give the dataset, nothing of it read."""
+        """Return the dataset, nothing of it read."""
         variables = {}
         for part in store.parts:
             done = list(store.done_units(part))

@@ -48,7 +48,7 @@ def extend_store(
     progress: Progress,
     rerun: bool = False,
 ) -> tuple[SweepStore, StoreLock]:
-    """Give a store that holds what is stored and what is asked, with its lock held.
+    """Return a store that holds what is stored and what is asked, with its lock held.
 
     Parameters
     ----------

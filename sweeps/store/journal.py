@@ -148,7 +148,7 @@ class Journal:
             self._file = None
 
     def units(self, part: str) -> dict[str, dict[str, Any]]:
-        """Give the last record of each unit of a part."""
+        """Return the last record of each unit of a part."""
         return self._by_part.get(part, {})
 
     @property

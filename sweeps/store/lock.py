@@ -130,7 +130,7 @@ class StoreLock:
             )
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Return the lock back."""
         if self._file.closed:
             return
         self._stop.set()

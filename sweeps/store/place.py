@@ -27,7 +27,7 @@ Identity = tuple[int, int]
 
 
 def identity_of(folder: Path) -> Identity | None:
-    """Give device and inode of what a path names; None if it names nothing."""
+    """Return device and inode of what a path names; None if it names nothing."""
     try:
         found = os.stat(folder)
     except OSError:
@@ -106,12 +106,12 @@ class Place:
             os.replace(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def restore(self, old: str, new: str) -> None:
-        """Give a file another name, in place of whatever has that name."""
+        """Return a file another name, in place of whatever has that name."""
         self.make_folder(os.path.dirname(new))
         self._rename(old, new)
 
     def keep(self, name: str, other: str) -> None:
-        """Give a file a second name, by a link, or by a copy where the file system has no links."""
+        """Return a file a second name, by a link, or by a copy where the file system has no links."""
         self.make_folder(os.path.dirname(other))
         self.remove(other)
         try:
@@ -141,7 +141,7 @@ def beside(folder: Path, mark: str) -> list[Path]:
 
 
 def files_inside(folder: Path) -> Iterator[Path]:
-    """Give every file in a folder and below, and every link; links are not followed."""
+    """Return every file in a folder and below, and every link; links are not followed."""
     for where, folders, names in os.walk(folder):
         for name in names:
             yield Path(where, name)

@@ -31,7 +31,7 @@ Places = tuple[int, ...]
 
 
 def digests_of(part: Part, record: Mapping[str, Any]) -> dict[str, str]:
-    """Give the digest of each variable's chunk, from a unit's line in the journal."""
+    """Return the digest of each variable's chunk, from a unit's line in the journal."""
     text, width = str(record.get("digest", "")), 2 * DIGEST_BYTES
     return {
         name: text[place * width : (place + 1) * width] for place, name in enumerate(variable_table(part))
@@ -141,7 +141,7 @@ def _outer(index: tuple[Any, ...]) -> Any:
 def unit_files(
     store: SweepStore, part: Part, unit: Places, record: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str, int]]:
-    """Give the files of a unit that its line in the journal tells of: kind, name, digest, its size."""
+    """Return the files of a unit that its line in the journal tells of: kind, name, digest, its size."""
     for name, digest in digests_of(part, record).items():
         yield "chunk", f"{ZARR_NAME}/{store.files.chunk_name(name, unit)}", digest, DIGEST_BYTES
     for table, digest in dict(record.get("tables", {})).items():
@@ -151,7 +151,7 @@ def unit_files(
 def damage(
     store: SweepStore, part: Part, unit: Places, record: Mapping[str, Any], *, kept: bool = False
 ) -> Iterator[tuple[str, str, str]]:
-    """Give what of a unit does not hold, by digests alone: kind, file, what.
+    """Return what of a unit does not hold, by digests alone: kind, file, what.
 
     Parameters
     ----------

@@ -87,12 +87,12 @@ def _undo_and_sweep(store: SweepStore, report: VerifyReport, repairs: list[str])
     if store.journal.foreign:
         for part in store.parts:
             report.wrong_units |= {(part.name, unit) for unit in store.journal.units(part.name)}
-    undone = sum(unit in store.journal.units(part) for part, unit in report.wrong_units)
+    undone = sum(unit in store.journal.units(name) for name, unit in report.wrong_units)
     missing = not all(store.is_done(part, unit) for part, unit in store.units())
     if undone or missing:
         store.reopen()
-    for part, unit in sorted(report.wrong_units):
-        store.journal.forget(part, unit)
+    for name, unit in sorted(report.wrong_units):
+        store.journal.forget(name, unit)
     if undone:
         repairs.append(f"undid {undone:,} units; the run's command does them again")
     told = {file for part in store.parts for file in _told(store, part)}

@@ -14,7 +14,7 @@ from ...kernels.errors import ConfigError
 if TYPE_CHECKING:
     import xarray
 
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 DONE = 1
 OTHER_PLATFORM = 1e-12  # what floats may differ by between processors and library versions

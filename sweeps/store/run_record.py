@@ -20,7 +20,7 @@ RUN_NAME = "run.json"
 
 
 def versions() -> dict[str, str]:
-    """Give the versions that a result carries."""
+    """Return the versions that a result carries."""
     from ..results.dataset import library_versions
 
     return library_versions()

@@ -48,6 +48,7 @@ from .proof import ZARR_NAME, StoredVariable, digests_of
 from .tables import TABLES_NAME, write_unit_tables
 
 if TYPE_CHECKING:
+    import polars
     import xarray
 
 SPEC_NAME = "spec.toml"
@@ -106,7 +107,7 @@ class SweepStore:
         return f"{part.prefix}{unit_name(unit)}"
 
     def part(self, name: str) -> Part:
-        """Give a part by its name."""
+        """Return a part by its name."""
         return next(part for part in self.parts if part.name == name)
 
     @property
@@ -115,7 +116,7 @@ class SweepStore:
         return bool(self.files.attributes.get("complete")) and self.journal.finished
 
     def units(self) -> Iterator[tuple[Part, tuple[int, ...]]]:
-        """Give every unit: the baseline's first, since they are few, then the sweep's own."""
+        """Return every unit: the baseline's first, since they are few, then the sweep's own."""
         for part in sorted(self.parts, key=lambda part: part.name == CELLS):
             for unit in part.layout.units():
                 yield part, unit
@@ -125,12 +126,12 @@ class SweepStore:
         return done_mask(part, unit, self.journal.units(part.name).get(unit_name(unit)))
 
     def variable(self, part: Part, name: str, units: Iterable[tuple[Sequence[int], Any]]) -> StoredVariable:
-        """Give a variable to be read; `units` are the units to be read, with their lines in the journal."""
+        """Return a variable to be read; `units` are the units to be read, with their lines in the journal."""
         digests = {tuple(unit): digests_of(part, record)[name] for unit, record in units if record}
         return StoredVariable(self.folder, name, self.files.array(name), digests, self.opened_as)
 
     def done_units(self, part: Part) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
-        """Give the units of a part that the journal tells of, with their lines."""
+        """Return the units of a part that the journal tells of, with their lines."""
         records = self.journal.units(part.name)
         for unit in part.layout.units():
             record = records.get(unit_name(unit))
@@ -224,7 +225,7 @@ class SweepStore:
         self.journal.append({"kind": FINISHED, "fingerprint": self.spec.fingerprint})
 
     def living_lines(self) -> list[dict[str, Any]]:
-        """Give the journal without its dead lines: the creation, and the last line of each done unit."""
+        """Return the journal without its dead lines: the creation, and the last line of each done unit."""
         done = {id(record) for part in self.parts for _, record in self.done_units(part)}
         created = creation_line(self.spec, self.parts) | {"schema": self.attributes["schema_version"]}
         return [created, *(record for record in self.journal.records if id(record) in done)]
@@ -302,7 +303,7 @@ def fill_folder(folder: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
 
 
 def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
-    """Give the journal's first line."""
+    """Return the journal's first line."""
     units = {part.name: part.layout.count for part in parts}
     return {
         "kind": CREATED,
@@ -348,7 +349,7 @@ def open_sweep(path: str | Path) -> xarray.Dataset:
     return dataset_of(SweepStore(folder.parent if folder.name == ZARR_NAME else folder, same_law=False))
 
 
-def read_table(path: str | Path, table: str) -> Any:
+def read_table(path: str | Path, table: str) -> polars.LazyFrame:
     """Open a stored long table as a polars LazyFrame; rows carry ``cell`` and ``seed``.
 
     Parameters

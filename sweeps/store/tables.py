@@ -85,7 +85,7 @@ def write_unit_tables(
 
 
 def unit_frames(work: UnitWork, spec: SweepSpec) -> dict[str, polars.DataFrame]:
-    """Give the rows of a unit's runs for each table that the sweep keeps."""
+    """Return the rows of a unit's runs for each table that the sweep keeps."""
     return {table: _frame(work, _rows(work, table)) for table in wanted_tables(spec, work.part.name)}
 
 

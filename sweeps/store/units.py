@@ -16,7 +16,7 @@ Known = dict[str, Any] | None  # a unit's line in the journal, if it is done who
 
 
 def known_as(store: SweepStore, part: Part, unit: tuple[int, ...]) -> Known:
-    """Give what the journal tells of a unit, done wholly or in part: then it holds runs that count."""
+    """Return what the journal tells of a unit, done wholly or in part: then it holds runs that count."""
     return store.journal.units(part.name).get(unit_name(unit))
 
 

@@ -8,6 +8,7 @@ running it again: a sample of the runs by default, all of them on request.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def verify_store(
     *,
     sample: int = DEFAULT_SAMPLE,
     everything: bool = False,
-    cell: Any = None,
+    cell: int | Mapping[str, Any] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,

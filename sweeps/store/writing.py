@@ -201,7 +201,7 @@ class StoredRun:
                 )
 
     def _todo(self) -> Todo:
-        """Give the units with runs still to do, and which."""
+        """Return the units with runs still to do, and which."""
         found: Todo = []
         rounds_decide = self.store.spec.until is not None
         for part, unit in self.store.units():

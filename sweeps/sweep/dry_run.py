@@ -14,7 +14,11 @@ from ..execute.compiling import compile_first
 from ..execute.plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
 from ..execute.progress import Progress, duration
 from ..execute.threads import default_threads
+from ..execute.work import run_block
+from ..runs.many import RECORD_NOTHING
 from ..spec.spec import SweepSpec
+from ..spec.union import added, union_spec
+from ..store.store import SweepStore
 
 CALIBRATION_SECONDS = 1.0
 CALIBRATION_CELLS = 32
@@ -82,8 +86,6 @@ def dry_run_report(
 
 def _against_store(spec: SweepSpec, folder: Path, parts: list[Part]) -> tuple[str, int, int]:
     """Tell what would happen to the folder, and how many runs are left and done."""
-    from ..spec.union import added, union_spec
-    from ..store.store import SweepStore
 
     if not folder.exists():
         return "make the store and run everything", total_runs(parts), 0
@@ -109,8 +111,6 @@ def calibrate(part: Part) -> tuple[float, int]:
     tuple of float and int
         Seconds of a run, and on how many runs they were measured.
     """
-    from ..execute.work import run_block
-    from ..runs.many import RECORD_NOTHING
 
     kept = np.flatnonzero(~part.excluded.reshape(-1))
     # Strides that share no factor with most sizes, so that each axis is met at several values.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..execute.compiling import compile_first
 from ..execute.dask import fill_on_cluster
+from ..execute.options import Executor, Observer
 from ..execute.plan import CELLS, Part, guessed_run_seconds, plan_parts, total_runs
 from ..execute.progress import Progress, checked_progress
 from ..execute.rounds import run_rounds
@@ -26,9 +27,12 @@ from ..spec.make import make_spec
 from ..spec.reading import read_spec_file
 from ..spec.spec import SweepSpec
 from ..spec.stopping import parse_rule
+from ..store.writing import run_into_store
 
 if TYPE_CHECKING:
     import xarray
+
+    from ..config.settings import SpecSettings
 
 Results = list[tuple[Part, UnitArrays]]
 
@@ -38,11 +42,11 @@ def run_sweep(
     axes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     seeds: int | Iterable[int],
     store: str | Path | None = None,
-    executor: Any = "threads",
+    executor: Executor = "threads",
     threads: int | None = None,
     masks: bool = False,
     tables: Sequence[str] = (),
-    progress: Any = None,
+    progress: Observer | None = None,
 ) -> xarray.Dataset:
     """Run every combination of the axes' values at every seed.
 
@@ -93,9 +97,9 @@ def run_sweep(
 def run_spec(
     spec: SweepSpec,
     store: str | Path | None = None,
-    executor: Any = "threads",
+    executor: Executor = "threads",
     threads: int | None = None,
-    progress: Any = None,
+    progress: Observer | None = None,
     cancel: threading.Event | None = None,
 ) -> xarray.Dataset:
     """Run a sweep that is given as a spec; arguments as :func:`run_sweep`.
@@ -115,8 +119,6 @@ def run_spec(
             "tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'."
         )
     if store is not None:
-        from ..store.writing import run_into_store
-
         return run_into_store(
             spec, Path(store), executor=executor, threads=threads, progress=observer, cancel=stop
         )
@@ -181,7 +183,7 @@ def _run_rounds(until: str, part: Part, arrays: UnitArrays, execute: Any, progre
     run_rounds(parse_rule(until), part, run, read, progress)
 
 
-def load_spec(path: str | Path, **overrides: Any) -> SweepSpec:
+def load_spec(path: str | Path, **overrides: Unpack[SpecSettings]) -> SweepSpec:
     """Read a sweep from a TOML file.
 
     Parameters

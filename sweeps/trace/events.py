@@ -17,7 +17,7 @@ import numpy as np
 from .tracks import Tracks, microseconds
 
 if TYPE_CHECKING:
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 TRAINER, SLOTS, QUEUE = 1, 2, 3
 STEPS, PUBLICATIONS, DISCARDS = 1, 2, 1
@@ -29,7 +29,7 @@ _NEXT_TO_NOTHING = 0.5  # an arrow leaves just before its slice ends, so that it
 def trace_events(
     result: PipelineResult, tracks: Tracks, window: tuple[float, float] = (-np.inf, np.inf)
 ) -> Iterator[dict[str, Any]]:
-    """Give every event of a run's trace, metadata first.
+    """Return every event of a run's trace, metadata first.
 
     Parameters
     ----------

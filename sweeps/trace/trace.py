@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ..files import write_atomically
+from ..frame_files import checked_folder
 from .events import DISCARDS, QUEUE, SLOTS, STEPS, TRAINER, trace_events
 from .tracks import Tracks, tracks_of
 
 if TYPE_CHECKING:
     from ..config.config import PipelineConfig
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 MOST_EVENTS = 1_000_000  # about 130 MB of JSON; the viewers stagger beyond
 
@@ -75,7 +77,6 @@ def write_trace(
         If the file's name or the window makes no sense, the run lacks its rollouts, or there are too many
         events.
     """
-    from ..files import write_atomically
 
     target = checked_trace_path(Path(path))
     if "rollouts" not in result._columns:
@@ -128,7 +129,6 @@ def checked_trace_path(path: Path) -> Path:
     ------
     ConfigError
     """
-    from ..frame_files import checked_folder
 
     if not path.name.endswith((".json", ".json.gz")):
         raise ConfigError("output", "must end in .json or .json.gz", str(path), "Name it trace.json.gz.")

@@ -2,7 +2,7 @@
 
 A level 1 run is retold from its timeline: each row says what happened and how many rollouts are in flight
 afterwards, so the rollouts that started are known, and the slot freed last is used first. A run of the
-general engine is laid onto free tracks instead, the lowest one first.
+general loop is laid onto free tracks instead, the lowest one first.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..config.rules import ticks
+from ...kernels.pipeline.ticks import ticks
 
 if TYPE_CHECKING:
-    from ..runs.simulate import PipelineResult
+    from ..runs.result import PipelineResult
 
 
 _NEVER = 2**62

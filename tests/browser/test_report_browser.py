@@ -1,4 +1,4 @@
-"""The report in a real browser: it draws, links, fits a phone, keeps to itself, and takes text as text."""
+"""The pages in a real browser: they draw, link, fit a phone, keep to themselves, and take text as text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import pytest
 from browser.webdriver import Browser
 
 from lagsweep import LengthLaw, PipelineConfig
+from lagsweep.sweeps.compare.rows import comparison_rows
+from lagsweep.sweeps.compare.systems import compare_systems, compared_systems
+from lagsweep.sweeps.lab.lab import run_lab
+from lagsweep.sweeps.pages.comparison import write_comparison_page
+from lagsweep.sweeps.pages.lab import write_lab
 from lagsweep.sweeps.pages.report import write_report
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.sweep.run import run_spec
@@ -23,6 +28,13 @@ BASE = {
     "warmup_seconds": 20.0,
 }
 AXES = {"queue_cap": [400, 800, 1600], "max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
+SMALL = {
+    "batch_groups": 4,
+    "group_size": 4,
+    "rollout_workers": 32,
+    "response_length": LengthLaw.uniform(20, 120),
+}
+SMALL |= {"train_tokens_per_second": 250.0, "warmup_seconds": 20.0}
 HOSTILE = "<img src=x onerror='window.hacked=1'>"
 HOSTILE_END = "</script><script>window.hacked=2</script>"
 
@@ -188,9 +200,41 @@ def test_another_metric_can_be_chosen_for_the_heatmaps(browser, page):
     assert browser.console() == []
 
 
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    """A comparison of systems with long names."""
+    named = [("areal", {"max_head_offpolicyness": 1}), ("areal", {}), ("verl_fully_async", {})]
+    systems = compared_systems(named, {**SMALL, "duration_seconds": 400.0})
+    ds = compare_systems(systems, 2)
+    path = tmp_path_factory.mktemp("comparison") / "comparison.html"
+    return write_comparison_page(ds, comparison_rows(ds), systems, path, workload="Some.", line="lagsweep")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return write_lab(tmp_path_factory.mktemp("lab"), "smoke", list(run_lab("smoke")))
+
+
+def test_a_row_of_the_comparison_lights_up_in_its_charts(browser, comparison):
+    show(browser, comparison)
+    x, y = browser.run(
+        """const row = document.querySelector('tr[data-cell="2"]');
+           row.scrollIntoView({block: 'center'});
+           const box = row.getBoundingClientRect();
+           return [box.left + 20, box.top + 8];"""
+    )
+    browser.click(x, y)
+    browser.wait("document.documentElement.dataset.highlighted")
+
+    assert lit(browser, "chart-frontier", "mark-symbol") == {2}
+    assert browser.run("return document.querySelector('#picked span').textContent") == "verl_fully_async"
+    assert browser.console() == []
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_a_phone_never_scrolls_sideways_and_no_chart_sticks_out(browser, page, dark):
-    show(browser, page, 390, 844, phone=True, dark=dark)
+@pytest.mark.parametrize("kind", ["page", "comparison"])
+def test_a_phone_never_scrolls_sideways_and_no_chart_sticks_out(browser, request, kind, dark):
+    show(browser, request.getfixturevalue(kind), 390, 844, phone=True, dark=dark)
 
     assert browser.run("return document.documentElement.scrollWidth") <= 390
     assert browser.run("return document.body.scrollWidth") <= 390
@@ -202,6 +246,18 @@ def test_a_phone_never_scrolls_sideways_and_no_chart_sticks_out(browser, page, d
            }).map(one => one.textContent.slice(0, 60))"""
     )
     assert outside == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_lab_s_page_fits_a_phone_and_its_drawings_have_the_page_s_ink(browser, lab, dark):
+    browser.emulate(390, 844, phone=True, dark=dark)
+    browser.open(lab)
+
+    assert browser.run("return document.documentElement.scrollWidth") <= 390
+    same = """const text = document.querySelector('.chart text');
+              return getComputedStyle(text).fill === getComputedStyle(document.body).color"""
+    assert browser.run(same)
+    assert browser.console() == []
 
 
 def test_the_page_follows_the_reader_from_light_to_dark(browser, page):

@@ -181,11 +181,11 @@ class Browser:
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def console(self) -> list[dict]:
-        """Give what the console said since the last time."""
+        """Return what the console said since the last time."""
         return self._post("se/log", {"type": "browser"})
 
     def requests(self) -> list[str]:
-        """Give the addresses of everything that was fetched since the last time."""
+        """Return the addresses of everything that was fetched since the last time."""
         found = []
         for entry in self._post("se/log", {"type": "performance"}):
             message = json.loads(entry["message"])["message"]

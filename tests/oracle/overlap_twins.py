@@ -42,7 +42,7 @@ def makespan_by_ticks(rollout: list[int], train: list[int], buffer: int) -> tupl
 
 
 def group_by_enumeration(lengths: list[float], weights: list[float], workers: int) -> tuple[float, float]:
-    """Give (E[max], E[mean / max]) by going through every possible group."""
+    """Return (E[max], E[mean / max]) by going through every possible group."""
     longest = share = 0.0
     for members in product(range(len(lengths)), repeat=workers):
         probability = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def parameters_by_formula(shape) -> tuple[int, int]:
-    """Give (total, active) of a model shape."""
+    """Return (total, active) of a model shape."""
     h, a, k, d = shape.hidden_size, shape.num_heads, shape.num_kv_heads, shape.head_dim
     if shape.latent is not None:
         t = shape.latent

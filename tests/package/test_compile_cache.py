@@ -39,7 +39,7 @@ def copied_package(tmp_path):
     shutil.copytree(Path(lagsweep.__file__).parent, root / "lagsweep")
     kernels = root / "lagsweep" / "kernels"
     kernels.mkdir()
-    for name in ("__init__.py", "_names.py", "_jit.py", "errors.py"):
+    for name in ("__init__.py", "__init__.pyi", "_lazy.py", "_jit.py", "errors.py"):
         shutil.copy(Path(lagsweep.kernels.__file__).parent / name, kernels / name)
     (kernels / "caller.py").write_text(CALLER)
     (kernels / "callee.py").write_text(CALLEE.format(factor=10))
@@ -64,6 +64,54 @@ def test_a_second_process_finds_the_code_of_the_first(copied_package, tmp_path):
 
     assert first.stdout.split() == ["41", "0"]
     assert second.stdout.split() == ["41", "1"]
+
+
+def test_code_is_kept_from_the_first_call_on_and_in_other_processes(copied_package, tmp_path):
+    code = (
+        "from lagsweep.kernels._jit import code_is_kept\nfrom lagsweep.kernels.caller import call\n"
+        "before = code_is_kept(call); call(4); print(before, code_is_kept(call))"
+    )
+    first = _run(copied_package, tmp_path / "cache", code)
+    second = _run(copied_package, tmp_path / "cache", code)
+    flagged = _run(copied_package, tmp_path / "cache", code, NUMBA_OPT="1")
+
+    assert first.stdout.split() == ["False", "True"]
+    assert second.stdout.split() == ["True", "True"]
+    assert flagged.stdout.split() == ["False", "True"]
+
+
+def test_code_is_never_kept_without_a_cache(copied_package, tmp_path):
+    blocker = tmp_path / "a-file"
+    blocker.write_text("")
+    code = (
+        "from lagsweep.kernels._jit import code_is_kept\nfrom lagsweep.kernels.caller import call\n"
+        "call(4); print(code_is_kept(call))"
+    )
+
+    assert _run(copied_package, blocker / "cache", code).stdout.split() == ["False"]
+
+
+@pytest.mark.slow
+def test_what_a_run_compiles_is_kept_and_found_by_the_next_process(tmp_path):
+    code = """
+import numpy as np
+from lagsweep import PipelineConfig
+from lagsweep.kernels.pipeline.general import _advance_general_kernel
+from lagsweep.kernels.pipeline.lean_cells import run_cells_kernel
+from lagsweep.sweeps.execute.compiling import kernels_are_kept
+from lagsweep.sweeps.runs.many import simulate_batch
+
+for config in (PipelineConfig(duration_seconds=5), PipelineConfig(duration_seconds=5, group_size=2)):
+    before = kernels_are_kept(config.is_level_1)
+    simulate_batch([config], np.zeros(1, np.uint64))
+    print(before, kernels_are_kept(config.is_level_1))
+hits = [sum(kernel.stats.cache_hits.values()) for kernel in (run_cells_kernel, _advance_general_kernel)]
+print(*hits)
+"""
+    first, second = (_run(tmp_path, tmp_path / "cache", code).stdout.split() for _ in range(2))
+
+    assert first == ["False", "True", "False", "True", "0", "0"]
+    assert second == ["True", "True", "True", "True", "1", "1"]
 
 
 def test_an_edit_in_another_file_of_kernels_is_seen(copied_package, tmp_path):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import lagsweep
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
@@ -35,3 +37,42 @@ def test_links_lead_to_files(page):
     ]
 
     assert missing == []
+
+
+def _public_paths() -> set[str]:
+    """Every dotted name that a user may write: rooms, names of the front door, names of kernels by topic."""
+    paths = {"lagsweep", "lagsweep.sweeps", "lagsweep.kernels"}
+    paths |= {f"lagsweep.{name}" for name in lagsweep.__all__}
+    paths |= {f"lagsweep.errors.{name}" for name in lagsweep.errors.__all__}
+    for name in lagsweep.kernels.__all__:
+        paths.add(f"lagsweep.kernels.{name}")
+        for inner in getattr(getattr(lagsweep.kernels, name), "__all__", ()):
+            paths.add(f"lagsweep.kernels.{name}.{inner}")
+    return paths
+
+
+def _paths_on(text: str) -> set[str]:
+    imports = {
+        f"{module}.{name}"
+        for module, names in re.findall(r"from (lagsweep[\w.]*) import (\([^)]*\)|.*)", text)
+        for name in re.findall(r"\w+", re.sub(r" as \w+", "", names))
+    }
+    named = {found.rstrip(".") for found in re.findall(r"(?<![\w/.-])lagsweep(?:\.[A-Za-z_]\w*)+", text)}
+    short = {f"lagsweep.{name}" for name in re.findall(r"\bls\.([A-Za-z_]\w*)", text)}
+    return imports | named | short
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_nothing_but_the_front_door(page):
+    assert _paths_on(page.read_text(encoding="utf-8")) - _public_paths() == set()
+
+
+def test_an_internal_path_on_a_page_is_seen():
+    text = "from lagsweep.sweeps.store.store import read_table\n`lagsweep.sweeps.spec` and `ls.nonsense`"
+
+    assert _paths_on(text) - _public_paths() == {
+        "lagsweep.sweeps.store.store.read_table",
+        "lagsweep.sweeps.store.store",
+        "lagsweep.sweeps.spec",
+        "lagsweep.nonsense",
+    }

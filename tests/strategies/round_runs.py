@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lagsweep.sweeps.config.config import Limit, PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.runs.general import engine_simulate
+from lagsweep.sweeps.runs.general import simulate_general
 
 SHORT_LONG = LengthLaw.empirical([100, 200])
 
@@ -31,7 +31,7 @@ def config_of(**changes):
 
 
 def run(**changes):
-    return engine_simulate(config_of(**changes), rollouts=True)
+    return simulate_general(config_of(**changes), rollouts=True)
 
 
 def seed_with(lengths, law=SHORT_LONG):

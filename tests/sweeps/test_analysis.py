@@ -14,11 +14,13 @@ from scipy import stats
 
 from lagsweep import frontier, paired_difference, run_sweep
 from lagsweep.errors import ConfigError
+from lagsweep.kernels.intervals import mean_interval
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.results.cells import cell_coordinates, cell_values, find_cell, mean_interval
+from lagsweep.sweeps.results.cells import cell_coordinates, cell_values, find_cell
 from lagsweep.sweeps.results.frontier import baseline_values, nondominated
 from lagsweep.sweeps.results.frontier_table import worth_a_look
-from lagsweep.sweeps.results.text import WIDTH, bar, digits_for, grid, percent_interval, wrapped
+from lagsweep.sweeps.results.numbers import digits_for, percent_interval
+from lagsweep.sweeps.results.text import WIDTH, bar, grid, wrapped
 from lagsweep.sweeps.spec.design import sampled_group
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.sweep.run import run_spec
@@ -305,6 +307,25 @@ def test_a_command_is_never_broken_inside_a_word():
 def test_columns_line_up():
     lines = grid(["a", "bbb"], [["1", "2"], ["100", "4"]]).splitlines()
     assert len({len(line) for line in lines}) == 1
+
+
+def test_a_table_that_is_too_wide_folds_its_words_and_loses_none():
+    rows = [["one two three", "1,234.5 ±6.7", "- four five-six seven"], ["  eight nine", "8", "ten\neleven"]]
+    wide = grid(["a word", "a number", "words"], rows, left=[0, 2])
+    narrow = grid(["a word", "a number", "words"], rows, left=[0, 2], width=34)
+
+    assert max(map(len, narrow.splitlines())) <= 34
+    assert sorted(narrow.replace("─", "").split()) == sorted(wide.replace("─", "").split())
+    assert "1,234.5 ±6.7" in narrow
+    assert any(line.startswith("  nine") for line in narrow.splitlines())
+
+
+@pytest.mark.parametrize("width", [30, 20, 12])
+def test_words_are_cut_only_where_there_is_no_other_way(width):
+    text = grid(["name", "value"], [["nemo_rl_ready_first", "100,000,000"]], left=[0], width=width)
+
+    assert max(map(len, text.splitlines())) <= width
+    assert text.replace("\n", "").replace(" ", "").count("100,000,000") == (width > 20)
 
 
 def test_noise_has_no_mean():

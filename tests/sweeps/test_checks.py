@@ -11,7 +11,7 @@ from oracle.made_up_sweeps import ESS, THROUGHPUT, made_up, noise
 from lagsweep import LengthLaw, PipelineConfig, recommend
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.checkpoint.checkpoint import make_checkpoint
-from lagsweep.sweeps.checkpoint.prompts import PromptLedger
+from lagsweep.sweeps.checkpoint.prompts import PromptCursor
 from lagsweep.sweeps.checks import Flag, RealNumber, WholeNumber, checked
 from lagsweep.sweeps.config.config import Limit
 from lagsweep.sweeps.execute.threads import checked_threads
@@ -62,7 +62,7 @@ WHOLE = {
     "a preset's knob": lambda value: preset_config("areal", max_head_offpolicyness=value),
     "a preset's workload": lambda value: preset_config("areal", batch_groups=value),
     "a recommendation's bound": lambda value: recommend(_sweep(), max_lag=value),
-    "a prompt ledger's samples": PromptLedger,
+    "a prompt ledger's samples": PromptCursor,
     "a length": LengthLaw.fixed,
 }
 REAL = {

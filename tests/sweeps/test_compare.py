@@ -373,7 +373,7 @@ def test_the_page_holds_every_system_with_its_figures_and_its_source(page, rows,
         assert f"{row['seconds_per_update']:.1f} ±{row['seconds_per_update_half_width']:.1f}" in page
         assert preset.repository in page
         assert preset.commit == "none" or f"{preset.commit} ({preset.date})" in page
-        assert all(html.escape(text, quote=True) in page for text in preset.leaves_out)
+        assert all(text in html.unescape(page) for text in preset.leaves_out)
     assert "batches of 4 × 4" in page
     assert "drift_per_version of 0.2" in page
     assert "lagsweep compare areal tinker" in page
@@ -411,6 +411,30 @@ def test_every_chart_of_the_page_has_a_place_a_caption_and_rows_of_every_system(
         }
         assert shares["training"] == pytest.approx(row["trainer_busy"], rel=1e-6)
         assert sum(shares.values()) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_the_same_results_give_the_same_page(page, ds, rows, systems, tmp_path):
+    shared = workload_text(whole_workload(SMALL))
+    again = tmp_path / "again.html"
+    write_comparison_page(ds, rows, systems, again, workload=shared, line="lagsweep compare areal tinker")
+
+    assert again.read_text(encoding="utf-8") == page
+    assert set(re.findall(r'"view_[0-9a-f_]+"', page)) <= {f'"view_{number}"' for number in range(1, 9)}
+
+
+def test_a_name_that_is_code_stays_text_on_the_page(ds, rows, systems, tmp_path):
+    hostile = "</script><img src=x onerror='alert(1)'>"
+    named = [
+        {**row, "label": f"{hostile}{place}", "against": f"{hostile}0"} for place, row in enumerate(rows)
+    ]
+    path = tmp_path / "comparison.html"
+    write_comparison_page(ds, named, systems, path, workload=hostile, line=hostile)
+    page = path.read_text(encoding="utf-8")
+
+    assert "<img" not in page.partition("<script>")[0]
+    assert page.count("</script>") == 3
+    content = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)[1]
+    assert json.loads(content)["labels"]["0"] == f"{hostile}0"
 
 
 def test_a_page_s_name_is_checked_before_anything_runs(capsys, tmp_path):
@@ -492,6 +516,8 @@ def test_presets_are_listed_within_80_columns(capsys):
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
     assert all(f"\n{name} " in out for name in all_presets())
+    flat = " ".join(out.split())
+    assert all(preset.title in flat for preset in all_presets().values())
 
 
 @pytest.mark.parametrize("name", all_presets())

@@ -91,7 +91,7 @@ def test_a_resume_at_the_end_of_an_epoch_or_elsewhere_does_every_planned_update(
     assert resumed.optimizer_step == 12
     assert sorted(numbers) == list(range(192))
     for epoch in range(3):
-        chosen = [resumed.ledger.prompt_id(number) for number in sorted(numbers) if number // 64 == epoch]
+        chosen = [resumed.prompts.prompt_id(number) for number in sorted(numbers) if number // 64 == epoch]
         assert sorted(chosen) == list(range(64))
 
 
@@ -247,7 +247,7 @@ def test_what_the_drill_reports_is_so_when_counted_again():
 
     assert set(report["buffer lost"].vanished_prompts) == lost
     assert report["cursor ahead"].vanished_prompts == tuple(
-        range(past.ledger.next_number, past.ledger.next_number + 5)
+        range(past.prompts.next_number, past.prompts.next_number + 5)
     )
     assert report["weights only"].repeated_prompts == tuple(sorted(set(once) & set(again)))
     assert report["weights only"].first_different_update == 9

@@ -14,12 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from lagsweep.errors import ConfigError
+from lagsweep.sweeps.charts.images import file_images
 from lagsweep.sweeps.cli.lab_command import command
-from lagsweep.sweeps.lab import files as lab_files
-from lagsweep.sweeps.lab.files import chart_png, chart_svg, csv_text, page_html, write_lab
 from lagsweep.sweeps.lab.lab import lab_profile, run_lab
 from lagsweep.sweeps.lab.loops import SWEPT_CADENCES, SWEPT_LAGS
 from lagsweep.sweeps.lab.model import PROFILES, Chart, Column, Section, Table
+from lagsweep.sweeps.pages import lab as lab_files
+from lagsweep.sweeps.pages.lab import csv_text, lab_page, write_lab
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 TITLES = [
@@ -212,8 +213,8 @@ def test_the_same_profile_writes_the_same_bytes(sections, folder):
     again = list(run_lab("smoke"))
     chart = again[1].charts[0]
 
-    assert page_html("smoke", again).encode() == (folder / "index.html").read_bytes()
-    assert chart_png(chart) == (folder / "plots" / f"{chart.name}.png").read_bytes()
+    assert lab_page("smoke", again) == (folder / "index.html").read_bytes()
+    assert file_images(chart.spec)["png"] == (folder / "plots" / f"{chart.name}.png").read_bytes()
     for section in again:
         for table in section.tables:
             assert csv_text(table).encode() == (folder / "tables" / f"{table.name}.csv").read_bytes()
@@ -270,7 +271,7 @@ def test_the_page_has_all_ten_sections_and_every_table(sections, folder):
 
 def test_text_on_the_page_is_escaped():
     table = Table("t", "a < b", (Column("x", "<script>"),), [{"x": "<img src=x>"}])
-    page = page_html("<b>", [Section(1, "A & B", ("1 < 2",), (table,))])
+    page = lab_page("<b>", [Section(1, "A & B", ("1 < 2",), (table,))]).decode()
 
     assert not {"script", "img", "b"} & set(_Page(page).tags)
     assert "&lt;img src=x&gt;" in page
@@ -283,8 +284,9 @@ def test_a_charts_description_cannot_break_out_of_its_attribute():
         "encoding": {"x": {"field": "x", "type": "quantitative"}},
     }
     chart = Chart("c", "title", 'says "x" & <y>', spec)
+    page = lab_page("smoke", [Section(1, "A", (), (), (chart,))]).decode()
 
-    assert 'aria-label="says &quot;x&quot; &amp; &lt;y&gt;"' in chart_svg(chart, inline=True)
+    assert 'aria-label="says &#34;x&#34; &amp; &lt;y&gt;"' in page
     assert "config" not in spec
 
 

@@ -13,11 +13,12 @@ from oracle.small_sweeps import small_base
 
 from lagsweep import plot_frontier, plot_heatmap, plot_lag, plot_timeline, run_sweep, simulate_pipeline
 from lagsweep.errors import ConfigError
+from lagsweep.kernels.intervals import mean_interval
 from lagsweep.sweeps.charts.lag import lag_rows
 from lagsweep.sweeps.charts.plots import thinned
-from lagsweep.sweeps.charts.style import CATEGORIES, axis_title, metric_title, short_label
-from lagsweep.sweeps.results.cells import mean_interval
+from lagsweep.sweeps.charts.style import CATEGORIES
 from lagsweep.sweeps.results.frontier import frontier
+from lagsweep.sweeps.results.words import axis_words, metric_title, short_label
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.sweep.run import run_spec
 
@@ -42,7 +43,7 @@ def drawn(chart):
 
 
 def layers(spec):
-    """Give every unit of a specification."""
+    """Return every unit of a specification."""
     for key in ("layer", "concat", "vconcat", "hconcat"):
         if key in spec:
             for part in spec[key]:
@@ -298,7 +299,7 @@ def test_no_two_categories_look_alike_to_any_reader(matrix):
 
 
 def test_titles_name_units_and_labels_are_short():
-    assert axis_title("queue_cap") == "queue cap, tokens"
+    assert axis_words("queue_cap").title == "queue cap, tokens"
     assert metric_title("seconds_per_update") == "measured time per update, s"
     assert (
         short_label({"response_length": "fixed(70)", "train_overhead_seconds": 0.25})

@@ -569,7 +569,7 @@ def grid_of(preset):
 
 
 def configurations(preset):
-    """Give every configuration of a grid of knobs, as something that can be compared."""
+    """Return every configuration of a grid of knobs, as something that can be compared."""
     defaults = {name: field.default for name, field in PipelineConfig.model_fields.items()}
     workload = {"batch_groups": 4, "group_size": 2, "rollout_workers": 64}
     found = set()

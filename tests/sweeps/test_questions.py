@@ -16,7 +16,7 @@ LEFT_OUT = "…"
 
 
 def blocks(page):
-    """Give each command of a page with the lines shown below it."""
+    """Return each command of a page with the lines shown below it."""
     text = (DOCS / page).read_text(encoding="utf-8")
     for block in re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         command, _, shown = block.replace("\\\n", " ").partition("\n")

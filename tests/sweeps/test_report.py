@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -18,8 +19,9 @@ from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.report_command import command
 from lagsweep.sweeps.pages.content import gather
 from lagsweep.sweeps.pages.figures import report_charts
-from lagsweep.sweeps.pages.html import embedded_script
+from lagsweep.sweeps.pages.page import embedded_script
 from lagsweep.sweeps.pages.report import write_report
+from lagsweep.sweeps.presets.registry import preset_config
 from lagsweep.sweeps.spec.design import sampled_group
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.sweep.run import run_spec
@@ -340,6 +342,23 @@ def test_runs_of_the_general_engine_show_their_causes(tmp_path):
     assert "enforced by discarding only" not in page.words
 
 
+def test_a_knob_is_an_axis_of_the_charts(tmp_path):
+    changes = {"batch_groups": 2, "group_size": 2, "rollout_workers": 8, "duration_seconds": 300}
+    ds = run_sweep(
+        preset_config("areal", **changes),
+        {"preset.max_head_offpolicyness": [0, 2], "rollout_workers": [8, 16]},
+        3,
+    )
+    page = page_of(ds, tmp_path, min_ess=0.5)
+    content = page.content()
+
+    fields = {name for table in content["tables"] for name in table["fields"]}
+    used = set(re.findall(r'"field": "([^"]+)"', json.dumps(content["charts"])))  # a dot: a part of a value
+    assert "preset_max_head_offpolicyness" in fields
+    assert not [name for name in fields | used if "." in name]
+    assert "max head offpolicyness" in page.words
+
+
 def test_a_reference_of_ones_own_takes_the_place_of_the_baseline(sweep, tmp_path):
     page = page_of(sweep, tmp_path, reference={"queue_cap": 400, "max_lag": 3, "sync_cadence": 1})
 
@@ -438,13 +457,7 @@ def test_the_spec_on_the_page_gives_the_same_sweep(store, tmp_path):
     _run(store, "-o", tmp_path / "r.html", "--no-images")
     page = (tmp_path / "r.html").read_text("utf-8")
     spec = re.search(r"<summary>spec.toml</summary><pre>(.*?)</pre>", page, re.S).group(1)
-    spec = (
-        spec.replace("&quot;", '"')
-        .replace("&#x27;", "'")
-        .replace("&gt;", ">")
-        .replace("&lt;", "<")
-        .replace("&amp;", "&")
-    )
+    spec = html.unescape(spec)
     assert tomllib.loads(spec)
     (tmp_path / "spec.toml").write_text(spec)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import engine_configs
+from strategies import general_configs
 from strategies.pipeline_configs import pipeline_settings, to_config
 
 from lagsweep.errors import CheckpointError
@@ -30,7 +30,7 @@ from lagsweep.sweeps.checkpoint.simulation import (
 )
 from lagsweep.sweeps.config.config import PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.runs.general import EngineRun
+from lagsweep.sweeps.runs.general import GeneralRun
 from lagsweep.sweeps.runs.simulate import advance_run, finish_run, start_run
 
 
@@ -95,20 +95,20 @@ def _engine_facts(run):
     ]
 
 
-@given(engine_configs.engine_settings(), st.lists(st.floats(0, 1), min_size=1, max_size=3))
+@given(general_configs.general_settings(), st.lists(st.floats(0, 1), min_size=1, max_size=3))
 def test_any_run_of_the_general_engine_resumes_through_json_too(drawn, stops):
-    config = engine_configs.to_config(drawn)
+    config = general_configs.to_config(drawn)
     record = {"batches": True, "timeline": True, "rollouts": True}
-    run, manifest = EngineRun(config, **record), None
+    run, manifest = GeneralRun(config, **record), None
     for part in sorted(stops):
         run.advance(part * config.duration_seconds)
         manifest = simulation_checkpoint(run, manifest)
         run = restore_simulation(manifest_from_dict(json.loads(json.dumps(checkpoint_as_dict(manifest)))))
     run.advance()
-    whole = EngineRun(config, **record)
+    whole = GeneralRun(config, **record)
     whole.advance()
 
-    assert isinstance(run, EngineRun)
+    assert isinstance(run, GeneralRun)
     assert _engine_facts(run) == _engine_facts(whole)
 
 
@@ -121,7 +121,7 @@ def test_groups_that_wait_run_or_were_popped_are_listed_once_each():
         duration_seconds=200,
         prefetch_batches=1,
     )
-    run = EngineRun(config)
+    run = GeneralRun(config)
     run.advance(100.0)
     manifest = simulation_checkpoint(run)
     listed = [

@@ -67,10 +67,9 @@ def command(
 
 
 def _print(costs: dict[str, float], rows: list[dict[str, Any]]) -> None:
-    from .print import console, print_table
+    from .print import print_table, say
 
-    out = console()
-    out.print(
+    say(
         f"A save takes {costs['checkpoint_seconds']:g} s, a failure comes every {costs['mtbf_seconds']:g} s, "
         f"a restart takes {costs['restart_seconds']:g} s."
     )
@@ -90,5 +89,5 @@ def _print(costs: dict[str, float], rows: list[dict[str, Any]]) -> None:
         )
         for row in rows
     ]
-    print_table(out, ("Rule", "Interval s", "Saving", "Rework", "All, exact"), table)
-    out.print("Saving and rework are to first order, per second of useful work.")
+    print_table(("Rule", "Interval s", "Saving", "Rework", "All, exact"), table)
+    say("Saving and rework are to first order, per second of useful work.")

@@ -111,7 +111,7 @@ def _settings(options: dict[str, Any]) -> LedgerSettings:
         "reserve": "reserve_bytes",
     }
     awake = options.pop("engine_awake")
-    values = {renamed.get(name, name): value for name, value in options.items()}
+    values: dict[str, Any] = {renamed.get(name, name): value for name, value in options.items()}
     return LedgerSettings(**values, kv_element_bytes=element, kv_scale_bytes=scale, engine_sleeps=not awake)
 
 
@@ -139,7 +139,7 @@ def _document(ledger: Ledger) -> dict[str, Any]:
         "phases": {
             name: {
                 "total_bytes": total,
-                "headroom_bytes": peak.phase_headroom_bytes[name],
+                "headroom_bytes": (peak.phase_headroom_bytes or {})[name],
                 "components_bytes": peak.phase_components[name],
             }
             for name, total in peak.phase_totals.items()

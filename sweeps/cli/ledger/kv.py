@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ....kernels.errors import ConfigError
 from ...json_text import json_text
 from .options import KV_FORMATS, ByteSize, ListOf
 
@@ -38,7 +39,6 @@ def command(as_json: bool, **options: Any) -> None:
 
 
 def _sums(options: dict[str, Any]) -> dict[str, Any]:
-    from ....kernels.errors import ConfigError
     from ....kernels.memory.kv_cache import kv_cache_bytes
 
     layers, pool, tokens = options["layers"], options["pool"], options["tokens"]
@@ -58,7 +58,7 @@ def _sums(options: dict[str, Any]) -> dict[str, Any]:
         needed = kv_cache_bytes(
             options["sequences"], tokens, count, block_tokens=options["block_tokens"], **shape
         )
-        per_token = kv_cache_bytes(1, 1, count, **shape)
+        per_token = int(kv_cache_bytes(1, 1, count, **shape))
         one = {"stage": stage, "layers": count, "bytes_per_token": per_token, "needed_bytes": needed}
         if pool is not None:
             one |= _admitted(pool[stage if len(pool) > 1 else 0], per_token, options)
@@ -93,10 +93,9 @@ def _admitted(pool: int, per_token: int, options: dict[str, Any]) -> dict[str, A
 
 def _print(document: dict[str, Any]) -> None:
     from ....kernels.memory.units import BYTES_PER_GB, BYTES_PER_GIB
-    from .print import console, print_table
+    from .print import print_table, say
 
-    out = console()
-    out.print(
+    say(
         f"Sequences: {document['sequences']:,} of {document['tokens']:,} tokens, pages of "
         f"{document['block_tokens']}, {document['kv_format']}; all sizes are per GPU."
     )
@@ -112,9 +111,9 @@ def _print(document: dict[str, Any]) -> None:
             row += [f"{stage['pool_bytes'] / BYTES_PER_GIB:.2f}", f"{stage['max_tokens']:,}"]
             row.append(f"{stage['sequences_admitted']:,}")
         rows.append(row)
-    print_table(out, headings, rows)
+    print_table(headings, rows)
     if pooled:
-        out.print(
+        say(
             f"The tightest stage admits {document['sequences_admitted']:,} sequences, "
             f"{document['max_tokens']:,} tokens in all."
         )

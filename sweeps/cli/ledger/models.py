@@ -22,9 +22,8 @@ def command(sources: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json_text(rows, indent=1))
         return
-    from .print import console, print_table
+    from .print import print_table, say
 
-    out = console()
     headings = ("Model", "Parameters", "Active", "Total is", "Layers", "KV heads")
     table = [
         (
@@ -37,10 +36,10 @@ def command(sources: bool, as_json: bool) -> None:
         )
         for row in rows
     ]
-    print_table(out, headings, table)
+    print_table(headings, table)
     if sources:
         for row in rows:
-            out.print(f"\n{row['model']}")
+            say("", row["model"])
             for source in row["sources"]:
-                out.print(f"  shape: {source}")
-            out.print(f"  total: {row['parameters_source'] or 'computed from the shape'}")
+                say(f"  shape: {source}")
+            say(f"  total: {row['parameters_source'] or 'computed from the shape'}")

@@ -1,41 +1,29 @@
-"""The ledger as a table of at most 80 columns: rich on a terminal, plain text in a pipe."""
+"""The ledger as plain text of at most 80 columns, or of a narrower terminal's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import click
+
+from ....kernels._arguments import Integers
 from ....kernels.memory.units import BYTES_PER_GB, BYTES_PER_GIB, human_bytes
+from ...results.text import folded, grid, terminal_width
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ...memory.ledger import Ledger
 
-WIDTH = 80
+
+def say(*lines: str) -> None:
+    """Print sentences, as wide as the terminal."""
+    for line in lines:
+        click.echo("\n".join(folded(line, terminal_width())))
 
 
-def console() -> Console:
-    """Open stdout for printing, never wider than 80 columns."""
-    from rich.console import Console
-
-    opened = Console(highlight=False, markup=False, soft_wrap=False)
-    if opened.width > WIDTH:
-        opened.width = WIDTH
-    return opened
-
-
-def print_table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, its first column left and the others right."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    out.print(table)
+    click.echo(grid(headings, rows, left=[0], width=terminal_width()))
 
 
 def both_units(size: int) -> str:
@@ -64,7 +52,7 @@ def _rows(ledger: Ledger) -> list[tuple[str, str, str, str]]:
     peak = ledger.peak
     room = ledger.settings.device_bytes - ledger.settings.reserve_bytes
 
-    def row(name: str, size: int) -> tuple[str, str, str, str]:
+    def row(name: str, size: Integers) -> tuple[str, str, str, str]:
         return name, f"{size / BYTES_PER_GIB:.2f}", f"{size / BYTES_PER_GB:.2f}", f"{100 * size / room:.1f} %"
 
     rows = []
@@ -78,8 +66,9 @@ def _rows(ledger: Ledger) -> list[tuple[str, str, str, str]]:
 
 def _fits(ledger: Ledger) -> list[str]:
     peak, settings = ledger.peak, ledger.settings
-    lack = peak.headroom_bytes < 0
-    left = f"{human_bytes(abs(peak.headroom_bytes))} {'missing' if lack else 'left'}"
+    headroom = int(peak.headroom_bytes or 0)
+    lack = headroom < 0
+    left = f"{human_bytes(abs(headroom))} {'missing' if lack else 'left'}"
     limit = ledger.record.shape.max_positions
     beyond = limit is not None and ledger.longest_context_tokens > limit
     positions = f" (the config allows {limit:,})" if beyond else ""
@@ -93,16 +82,8 @@ def _fits(ledger: Ledger) -> list[str]:
 
 def print_ledger(ledger: Ledger) -> None:
     """Print the phase table, what fits, and what is left out."""
-    out = console()
     settings = ledger.settings
-    for line in _heading(ledger):
-        out.print(line)
     reserve = f", of which {both_units(settings.reserve_bytes)} reserved" if settings.reserve_bytes else ""
-    out.print(f"One GPU: {both_units(settings.device_bytes)}{reserve}.\n")
-    print_table(out, ("Per GPU", "GiB", "GB", "of GPU"), _rows(ledger))
-    out.print()
-    for line in (*_fits(ledger), *ledger.notes):
-        out.print(line)
-    out.print("Left out:")
-    for item in ledger.left_out:
-        out.print(f"  - {item}")
+    say(*_heading(ledger), f"One GPU: {both_units(settings.device_bytes)}{reserve}.", "")
+    print_table(("Per GPU", "GiB", "GB", "of GPU"), _rows(ledger))
+    say("", *_fits(ledger), *ledger.notes, "Left out:", *(f"  - {item}" for item in ledger.left_out))

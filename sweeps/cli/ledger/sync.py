@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ....kernels.errors import ConfigError
 from ...json_text import json_text
 from .options import ByteSize, ListOf
 
@@ -41,7 +42,6 @@ def command(as_json: bool, **options: Any) -> None:
 
 
 def _payload(options: dict[str, Any]) -> int:
-    from ....kernels.errors import ConfigError
 
     payload, model = options["payload"], options["model"]
     if (payload is None) == (model is None):
@@ -56,7 +56,6 @@ def _payload(options: dict[str, Any]) -> int:
 
 
 def _link(options: dict[str, Any]) -> float:
-    from ....kernels.errors import ConfigError
     from ....kernels.sync.transfer import gigabits_to_gigabytes_per_second
 
     as_bytes, as_bits = options["gigabytes_per_second"], options["gigabits_per_second"]
@@ -129,21 +128,20 @@ def _sums(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from .print import both_units, console, print_table
+    from .print import both_units, print_table, say
 
-    out = console()
-    out.print(
+    say(
         f"{both_units(document['payload_bytes'])} over {document['gigabytes_per_second']:g} GB/s "
         f"at {100 * document['efficiency']:g} %."
     )
     parts = [(name, f"{document[f'{name}_seconds']:.3f}") for name in ("setup", "call", "wire", "total")]
     parts.append(("no transfer is faster than", f"{document['lower_bound_seconds']:.3f}"))
-    print_table(out, ("One transfer", "seconds"), parts)
-    out.print()
+    print_table(("One transfer", "seconds"), parts)
+    say("")
     patterns = document["wire_seconds_by_pattern"].items()
     heading = f"To {document['receivers']} receivers, wire only"
-    print_table(out, (heading, "seconds"), [(name, f"{seconds:.3f}") for name, seconds in patterns])
-    out.print()
+    print_table((heading, "seconds"), [(name, f"{seconds:.3f}") for name, seconds in patterns])
+    say("")
     rows = [
         (
             str(row["sync_every_updates"]),
@@ -155,5 +153,5 @@ def _print(document: dict[str, Any]) -> None:
         for row in document["cadences"]
     ]
     headings = ("Sync every", "Syncs", "Mean lag", "Max lag", "Transfer seconds")
-    out.print(f"In {document['updates']} updates; lag is counted before the update:")
-    print_table(out, headings, rows)
+    say(f"In {document['updates']} updates; lag is counted before the update:")
+    print_table(headings, rows)

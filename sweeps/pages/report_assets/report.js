@@ -19,25 +19,22 @@
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
 
-  function config(narrow) {
-    const ink = style("--ink"), dim = style("--dim"), line = style("--line");
-    const font = "system-ui, sans-serif";
-    return {
-      background: "transparent", font: font,
-      axis: { labelColor: dim, titleColor: ink, gridColor: line, domainColor: line, tickColor: line,
-        titleFontWeight: 500, titleFontSize: 12, labelFontSize: 11, titleFont: font, labelFont: font },
-      legend: { labelLimit: narrow ? 250 : 420, labelColor: ink, titleColor: dim, titleFontWeight: 500, labelFontSize: 12, orient: "top",
-        symbolOpacity: 1,
-        layout: { top: { direction: narrow ? "vertical" : "horizontal", margin: 18, anchor: "start" } } },
-      title: { color: ink, fontWeight: 600 },
-      view: { stroke: null }
-    };
+  // How text and axes look; a value that names a variable of the page's styles takes its colour now.
+  function look(narrow) {
+    const config = JSON.parse(JSON.stringify(content.look), function (_, value) {
+      return typeof value === "string" && value.startsWith("--") ? style(value) : value;
+    });
+    config.legend.labelLimit = narrow ? 250 : 420;
+    if (narrow) {
+      config.legend.columns = 2;
+      config.legend.layout.top.direction = "vertical";
+    }
+    return config;
   }
 
-  // A specification names its tables; here they get their rows back. On dark paper, dark inks give way.
+  // A specification names its tables; here they get their rows back. On dark paper, dark amounts give way.
   function filled(spec, rows) {
     return JSON.parse(JSON.stringify(spec), function (key, value) {
-      if (dark.matches && value === "#0072B2") return style("--blue");
       if (dark.matches && key === "scheme" && value && value.extent) return { name: value.name, extent: [0.3, 1] };
       if (key !== "data" || !value || value.table === undefined) return value;
       rows.push.apply(rows, tables[value.table]);
@@ -96,7 +93,7 @@
     const rows = [];
     const spec = filled(chart.variants[metric] || chart.variants[""], rows);
     const result = await vegaEmbed(element, spec, {
-      actions: false, renderer: "svg", config: config(element.clientWidth < 560),
+      actions: false, renderer: "svg", config: look(element.clientWidth < 560),
       tooltip: { theme: dark.matches ? "dark" : "light" }
     });
     const one = { view: result.view, rows: rows, linked: false };

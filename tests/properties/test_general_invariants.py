@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.engine_configs import GROUPED, PAIRED, engine_settings, longest_of, to_config
+from strategies.general_configs import GROUPED, PAIRED, general_settings, longest_of, to_config
 from strategies.pipeline_configs import LAWS
 
-from lagsweep.sweeps.runs.general import engine_simulate
+from lagsweep.sweeps.runs.general import simulate_general
 from lagsweep.sweeps.runs.many import simulate_batch
 
 NO_WARMUP = {"warmup_seconds": 0.0}
@@ -43,7 +43,7 @@ ANY_LAW = st.sampled_from((*LAWS, HEAVY, PAIRED))
 
 
 def run(drawn, **changes):
-    return engine_simulate(to_config({**drawn, **changes}), rollouts=True)
+    return simulate_general(to_config({**drawn, **changes}), rollouts=True)
 
 
 def measured_seconds(result):
@@ -57,7 +57,7 @@ def measured_seconds(result):
 # Conservation: every way out is taken once
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_tokens_are_conserved_with_every_way_out(drawn):
     result = run(drawn, **NO_WARMUP)
     inside = result.queued_tokens + result.in_training_tokens + result.unfinished_group_tokens
@@ -65,7 +65,7 @@ def test_tokens_are_conserved_with_every_way_out(drawn):
     assert result.generated_tokens == result.trained_tokens + inside + left
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_groups_leave_once_and_give_back_their_slots(drawn):
     result = run(drawn, **NO_WARMUP)
     ready = result.trained_groups + result.queued_groups + result.prefetched_groups
@@ -83,7 +83,7 @@ def test_groups_leave_once_and_give_back_their_slots(drawn):
         assert result.running_groups == len(running)
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_outcomes_add_up_to_the_counts(drawn):
     result = run(drawn, **NO_WARMUP)
     tokens = dict.fromkeys(("trained", "in_training", "queued", "waiting", *WAYS_OUT), 0)
@@ -97,7 +97,7 @@ def test_outcomes_add_up_to_the_counts(drawn):
     assert all(tokens[way] == getattr(result, f"{way}_tokens") for way in WAYS_OUT)
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_what_binds_sums_to_the_measured_time(drawn):
     result = run(drawn, **NO_WARMUP)
     ticks = round(measured_seconds(result) * 1e6)
@@ -112,7 +112,7 @@ def test_what_binds_sums_to_the_measured_time(drawn):
 # Spans, prefixes, cuts
 
 
-@given(engine_settings(), st.sampled_from([0.25, 0.5, 0.9]))
+@given(general_settings(), st.sampled_from([0.25, 0.5, 0.9]))
 def test_counts_over_two_spans_add_up(drawn, share):
     middle = drawn["duration_seconds"] * share
     assume(middle >= 1e-6 and round(middle * 1e6) < round(drawn["duration_seconds"] * 1e6))
@@ -127,7 +127,7 @@ def test_counts_over_two_spans_add_up(drawn, share):
         assert total == pytest.approx(getattr(whole, name), rel=1e-12, abs=1e-9), name
 
 
-@given(engine_settings(), st.sampled_from([0.1, 0.5, 0.9]))
+@given(general_settings(), st.sampled_from([0.1, 0.5, 0.9]))
 def test_a_shorter_run_is_a_prefix_of_a_longer_one(drawn, share):
     shorter = drawn["duration_seconds"] * share
     assume(shorter >= 1e-6)
@@ -137,7 +137,7 @@ def test_a_shorter_run_is_a_prefix_of_a_longer_one(drawn, share):
 
 
 @settings(max_examples=15)
-@given(st.lists(engine_settings(), min_size=2, max_size=6))
+@given(st.lists(general_settings(), min_size=2, max_size=6))
 def test_threads_and_cuts_do_not_change_a_run(drawn):
     configs = [to_config(one) for one in drawn]
     seeds = np.arange(4, dtype=np.uint64)
@@ -157,7 +157,7 @@ def test_threads_and_cuts_do_not_change_a_run(drawn):
 # Bounds of the queue and of the lag
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_caps_hold(drawn):
     result = run(drawn)
     longest = longest_of(drawn["response_length"]) * drawn["group_size"]
@@ -173,7 +173,7 @@ def test_caps_hold(drawn):
         assert all(row.running_groups <= most for row in result.timeline)
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_lag_at_dequeue_keeps_the_limit_wherever_stale_work_is_checked(drawn):
     assume(drawn.get("stale_check") != "never" and drawn["prefetch_batches"] == 0)
     result = run(drawn)

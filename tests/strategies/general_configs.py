@@ -112,7 +112,7 @@ def limits_part(pick, batch):
 
 
 @st.composite
-def engine_settings(draw, level_2=True, level_3=True):
+def general_settings(draw, level_2=True, level_3=True):
     """Draw plain settings of one small run of levels 2 and 3."""
     pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     laws = (*LAWS, PAIRED) if level_2 else LAWS

@@ -6,7 +6,7 @@ import math
 
 import pytest
 from hypothesis import given
-from strategies.engine_configs import engine_settings, to_config
+from strategies.general_configs import general_settings, to_config
 
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.config.config import Limit, PipelineConfig
@@ -23,7 +23,7 @@ from lagsweep.sweeps.runs.diagnosis import (
     phase_bounds,
     progress_status,
 )
-from lagsweep.sweeps.runs.general import engine_simulate
+from lagsweep.sweeps.runs.general import simulate_general
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 GROUPS = {
@@ -121,10 +121,10 @@ def test_a_run_that_goes_on_has_nothing_to_explain():
     assert explain_stall(config, result) == ""
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_every_halt_of_any_configuration_gets_a_sentence(drawn):
     config = to_config(drawn)
-    result = engine_simulate(config)
+    result = simulate_general(config)
     text = explain_stall(config, result)
 
     assert (text == "") == (progress_status(config, result) == PROGRESSING)
@@ -133,10 +133,10 @@ def test_every_halt_of_any_configuration_gets_a_sentence(drawn):
         assert "None" not in text
 
 
-@given(engine_settings())
+@given(general_settings())
 def test_intervals_of_what_binds_sum_exactly_to_the_totals(drawn):
     config = to_config({**drawn, "warmup_seconds": 0.0})
-    result = engine_simulate(config)
+    result = simulate_general(config)
     slots = dict.fromkeys(result.slot_ticks, 0)
     trainer = dict.fromkeys(result.trainer_ticks, 0)
     for row in constraint_intervals(result).iter_rows(named=True):
@@ -156,7 +156,7 @@ def test_deterministic_phases_reach_their_bound():
     # Four rollouts of 1 s on 2 slots: 2 s a batch; steps of 1 s. Generation binds, and is reached.
     config = groups(stale_check="never", duration_seconds=2000.0)
     bounds = phase_bounds(config)
-    result = engine_simulate(config)
+    result = simulate_general(config)
 
     assert (bounds.generation_seconds, bounds.training_seconds) == pytest.approx((2.0, 1.0), rel=1e-9)
     assert bounds.binding == "generation"
@@ -184,7 +184,7 @@ def test_the_bound_counts_slowdown_tools_and_filtered_groups():
         stale_check="never",
         duration_seconds=4000.0,
     )
-    result = engine_simulate(config)
+    result = simulate_general(config)
 
     # The number of rollouts that decode is taken at its mean, so this is an estimate: within a tenth here.
     assert phase_bounds(config).bound_seconds == pytest.approx(result.seconds_per_update, rel=0.1)
@@ -214,7 +214,7 @@ def test_dropping_stale_work_shows_in_the_deciles_and_quantiles_of_the_trained_l
         sync_seconds=0.0,
         duration_seconds=600.0,
     )
-    result = engine_simulate(config, rollouts=True)
+    result = simulate_general(config, rollouts=True)
     bias = length_bias(result)
     quantiles = length_quantiles(result)
 
@@ -230,7 +230,7 @@ def test_dropping_stale_work_shows_in_the_deciles_and_quantiles_of_the_trained_l
 
 
 def test_a_run_that_drops_nothing_has_no_bias():
-    result = engine_simulate(groups(stale_check="never", duration_seconds=600.0))
+    result = simulate_general(groups(stale_check="never", duration_seconds=600.0))
 
     assert result.length_bias_law == 1.0
     assert result.length_bias_drawn == 1.0
@@ -241,4 +241,4 @@ def test_quantiles_need_recorded_rollouts():
     with pytest.raises(
         ConfigError, match=r"^rollouts: were not recorded \(got 0\)\. Run again with rollouts=True\.$"
     ):
-        length_quantiles(engine_simulate(groups()))
+        length_quantiles(simulate_general(groups()))

@@ -1,4 +1,4 @@
-"""The general engine from inside: clocks and trees, its books at every stop, saving, growing, budgets."""
+"""The general loop from inside: clocks and trees, its books at every stop, saving, growing, budgets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.engine_configs import engine_settings, to_config
+from strategies.general_configs import general_settings, to_config
 
-from lagsweep.kernels.pipeline import state as at
+from lagsweep.kernels._jit import jit
+from lagsweep.kernels.pipeline import records as at
 from lagsweep.kernels.pipeline.clock import (
     add_saturating,
     bring_clock,
@@ -20,11 +21,12 @@ from lagsweep.kernels.pipeline.clock import (
     share_done,
     work_of,
 )
-from lagsweep.kernels.pipeline.general import _advance_engine_kernel
+from lagsweep.kernels.pipeline.general import _advance_general_kernel
 from lagsweep.sweeps.config.config import Limit, PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.runs.general import EngineRun, engine_batch, engine_simulate
-from lagsweep.sweeps.runs.parameters import engine_parameters, work_rates
+from lagsweep.sweeps.runs.general import GeneralRun, simulate_general
+from lagsweep.sweeps.runs.many import general_batch
+from lagsweep.sweeps.runs.parameters import general_tables, pack, work_rates
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
 # Clocks and trees
@@ -77,32 +79,45 @@ def test_work_rates_are_ticks_without_slowdown():
     assert work_rates(0.0, 3).tolist() == [1, 1, 1, 1]
 
 
+@jit
+def end_of_step(parameters, states):
+    """Take the records out of their arrays, as a loop does."""
+    return next_training_time(parameters[0], states[0])
+
+
+@jit
+def bring(parameters, states, rates, time):
+    """As `end_of_step`."""
+    bring_clock(parameters[0], states[0], rates, time)
+
+
 @pytest.mark.parametrize("factor", [0.2, 1.0, 2.5, 1e9])
 def test_slowed_training_ends_at_the_first_tick_with_its_work_done(factor):
     """Against whole numbers of 2**-24 ticks, with the rate changing at random moments."""
-    parameters = engine_parameters(PipelineConfig(train_slowdown_when_generating=factor))
-    rates = parameters.work_rates
+    config = PipelineConfig(train_slowdown_when_generating=factor)
+    parameters, rates = pack([config]), general_tables(config).work_rates
     slow = int(2**24 / (1 + factor) + 0.5)
     rng = random.Random(7)
     for _ in range(30):
-        state = np.zeros(at.S_COUNT, np.int64)
-        state[at.S_TRAINING] = 1
-        state[at.S_TRAINING_TIME] = at.NEVER
+        states = np.zeros(1, at.GENERAL_STATE)
+        state = states[0]
+        state.training = 1
+        state.training_time = at.NEVER
         ticks = rng.randrange(0, 10**6)
-        state[at.S_REST_TICKS] = ticks
+        state.rest_ticks = ticks
         left, clock = ticks * 2**24, 0
         for _ in range(5):
             decoding = rng.random() < 0.5
-            state[at.S_DECODING] = decoding
+            state.decoding = decoding
             rate = slow if decoding else 2**24
-            end = next_training_time(parameters.whole, state)
+            end = end_of_step(parameters, states)
             assert end == (at.NEVER if rate == 0 and left > 0 else clock - (-left // max(rate, 1)))
             step = rng.randrange(0, 2 * 10**5)
             if clock + step >= end:
                 break
             clock += step
             left -= step * rate
-            bring_clock(parameters.whole, state, rates, np.int64(clock))
+            bring(parameters, states, rates, np.int64(clock))
 
 
 # One compiled form, whatever the configuration
@@ -116,9 +131,9 @@ def test_every_configuration_uses_one_signature():
         PipelineConfig(duration_seconds=20, response_length=law, publication="abort"),
         PipelineConfig(duration_seconds=20, limits=[Limit("started", "popped", 3)], group_size=2),
     ):
-        engine_simulate(config, rollouts=True)
+        simulate_general(config, rollouts=True)
 
-    assert len(_advance_engine_kernel.signatures) == 1
+    assert len(_advance_general_kernel.signatures) == 1
 
 
 # The books: every record, slot, place and token is in exactly one place, at every stop
@@ -130,60 +145,64 @@ def chain(groups, first, column):
     while record != 0:
         found.append(int(record))
         assert len(found) <= len(groups)
-        record = groups[record, column]
+        record = groups[record][column]
     return found
 
 
 def check_books(run):
     """Check one state between two events; return nothing."""
-    state, groups, members, slots = run.state, run.groups, run.members, run.slots
+    state, held = run.state, run.held
+    groups, members, slots = held.groups, held.members, held.slots
     size = run.config.group_size
-    queue = chain(groups, groups[0, at.G_NEXT], at.G_NEXT)
-    live = chain(groups, groups[0, at.G_LIVE_NEXT], at.G_LIVE_NEXT)
-    popped = chain(groups, state[at.S_POPPED_HEAD], at.G_NEXT)
-    requeued = chain(groups, state[at.S_REQUEUE_HEAD], at.G_NEXT)
-    unused = chain(groups, state[at.S_FREE_HEAD], at.G_NEXT)
-    running = [record for record in live if groups[record, at.G_STATE] == at.G_RUNNING]
+    queue = chain(groups, groups[0].next, "next")
+    live = chain(groups, groups[0].live_next, "live_next")
+    popped = chain(groups, state.popped_head, "next")
+    requeued = chain(groups, state.requeue_head, "next")
+    unused = chain(groups, state.free_head, "next")
+    running = [record for record in live if groups[record].state == at.GROUP_RUNNING]
     assert sorted(queue) == sorted(set(live) - set(running))
     if run.config.queue_order in ("oldest_version", "freshest"):
-        ranked = chain(groups, groups[0, at.G_RANK_NEXT], at.G_RANK_NEXT)
+        ranked = chain(groups, groups[0].rank_next, "rank_next")
         sign = 1 if run.config.queue_order == "oldest_version" else -1
-        assert ranked == sorted(queue, key=lambda record: sign * groups[record, at.G_VERSION])
+        assert ranked == sorted(queue, key=lambda record: sign * groups[record].version)
     assert sorted(live + popped + requeued + unused) == list(range(1, len(groups)))
     assert [len(queue), len(running), len(requeued), len(unused)] == [
-        state[column] for column in (at.S_QUEUE_GROUPS, at.S_RUNNING, at.S_REQUEUED, at.S_FREE)
+        state.queue_groups,
+        state.running,
+        state.requeued,
+        state.free,
     ]
-    assert groups[queue, at.G_TOKENS].sum() == state[at.S_QUEUE_TOKENS]
-    assert groups[popped, at.G_TOKENS].sum() == state[at.S_POPPED_TOKENS]
-    admissions = groups[live, at.G_ADMISSION]
+    assert groups["tokens"][queue].sum() == state.queue_tokens
+    assert groups["tokens"][popped].sum() == state.popped_tokens
+    admissions = groups["admission"][live]
     assert (np.diff(admissions) > 0).all()
-    assert (groups[queue, at.G_FINISHED] == size).all()
-    assert (groups[queue, at.G_VERSION] >= state[at.S_QUEUE_OLDEST]).all()
+    assert (groups["finished"][queue] == size).all()
+    assert (groups["version"][queue] >= state.queue_oldest).all()
     # Slots: the idle ones are on the stack, each other one holds a started, unfinished member.
-    idle = slots[: state[at.S_IDLE], at.L_IDLE_STACK].tolist()
+    idle = slots["idle_stack"][: state.idle].tolist()
     busy = sorted(set(range(len(slots))) - set(idle))
     assert len(set(idle)) == len(idle)
     holders = []
     for record in running:
         for position in range(size):
-            slot = members[record * size + position, at.M_SLOT]
-            if slot >= 0 and position < groups[record, at.G_STARTED]:
+            slot = members[record * size + position].slot
+            if slot >= 0 and position < groups[record].started:
                 holders.append(int(slot))
-                assert slots[slot, at.L_GROUP] == record
-                assert slots[slot, at.L_MEMBER] == position
+                assert slots[slot].group == record
+                assert slots[slot].member == position
     assert sorted(holders) == busy
-    started = groups[running, at.G_STARTED].sum() - groups[running, at.G_FINISHED].sum()
+    started = groups["started"][running].sum() - groups["finished"][running].sum()
     assert started == len(busy)
     # Quota: what counts as started is what is live, popped or trained.
-    assert state[at.S_STARTED] == len(live) + len(popped) + state[at.S_TRAINED_GROUPS]
-    assert state[at.S_POPPED_GROUPS] == len(popped) + state[at.S_TRAINED_GROUPS]
+    assert state.started == len(live) + len(popped) + state.trained_groups
+    assert state.popped_groups == len(popped) + state.trained_groups
     front = next((k for k, record in enumerate(live) if record in running), len(live))
     if run.config.queue_order == "started":
-        assert state[at.S_FRONT_COUNT] == front
-        assert state[at.S_FRONT] == (live[front] if front < len(live) else 0)
+        assert state.front_count == front
+        assert state.front == (live[front] if front < len(live) else 0)
     for limit in run.config.limits:
         if limit.count == "started":
-            assert state[at.S_STARTED] <= allowed(run, limit)
+            assert state.started <= allowed(run, limit)
     if run.config.max_running_groups is not None:
         assert len(running) <= run.config.max_running_groups
 
@@ -192,18 +211,18 @@ def allowed(run, limit):
     """Return ``B * done + groups`` of a limit now."""
     state, batch = run.state, run.config.batch_groups
     if batch is None:
-        return state[at.S_POPPED_GROUPS] + limit.groups
+        return state.popped_groups + limit.groups
     done = {
-        "published": state[at.S_PUBLISHED] // run.config.updates_per_batch,
-        "popped": state[at.S_POPPED_BATCHES],
-        "trained": state[at.S_TRAINED_BATCHES],
+        "published": state.published // run.config.updates_per_batch,
+        "popped": state.popped_batches,
+        "trained": state.trained_batches,
     }
     return batch * done[limit.done] + limit.groups
 
 
-@given(engine_settings(), st.integers(2, 9))
+@given(general_settings(), st.integers(2, 9))
 def test_every_exit_gives_back_record_slot_and_quota_exactly_once(drawn, stops):
-    run = EngineRun(to_config({**drawn, "warmup_seconds": 0.0}))
+    run = GeneralRun(to_config({**drawn, "warmup_seconds": 0.0}))
     for stop in range(stops + 1):
         run.advance(drawn["duration_seconds"] * stop / stops)
         check_books(run)
@@ -219,32 +238,32 @@ def outcome(run):
     return repr(result.metrics), tables, result.lag_counts.tolist(), result.slot_ticks, result.trainer_ticks
 
 
-@given(engine_settings(), st.lists(st.floats(0, 1), max_size=4))
+@given(general_settings(), st.lists(st.floats(0, 1), max_size=4))
 def test_stopping_saving_and_resuming_gives_the_uninterrupted_run(drawn, stops):
     config = to_config(drawn)
     recorded = {"batches": True, "timeline": True, "rollouts": True}
-    whole = EngineRun(config, **recorded)
+    whole = GeneralRun(config, **recorded)
     whole.advance()
-    run = EngineRun(config, **recorded)
+    run = GeneralRun(config, **recorded)
     for stop in sorted(stops):
         run.advance(drawn["duration_seconds"] * stop)
-        run = EngineRun.from_arrays(config, run.arrays())
+        run = GeneralRun.from_arrays(config, run.arrays())
     run.advance()
 
     assert outcome(run) == outcome(whole)
 
 
-@given(engine_settings(), st.integers(1, 7))
+@given(general_settings(), st.integers(1, 7))
 def test_the_budget_of_a_call_does_not_change_a_run(drawn, budget):
     config = to_config(drawn)
-    whole, pieces = EngineRun(config), EngineRun(config)
+    whole, pieces = GeneralRun(config), GeneralRun(config)
     whole.advance()
     calls = 0
     while not pieces.step(budget=budget):
         calls += 1
 
-    assert repr(pieces.summary()[0]) == repr(whole.summary()[0])
-    assert pieces.state[at.S_COST] == whole.state[at.S_COST]
+    assert repr(pieces.summary()) == repr(whole.summary())
+    assert pieces.state.cost == whole.state.cost
 
 
 def test_records_grow_with_what_is_queued_and_nothing_else_changes():
@@ -256,15 +275,15 @@ def test_records_grow_with_what_is_queued_and_nothing_else_changes():
         train_tokens_per_second=10.0,
         duration_seconds=400,
     )
-    small, large = EngineRun(config, rollouts=True), EngineRun(config, rollouts=True)
-    first = len(small.groups)
-    large._grow_groups()
-    large._grow_groups()
-    large._grow_groups()
+    small, large = GeneralRun(config, rollouts=True), GeneralRun(config, rollouts=True)
+    first = len(small.held.groups)
+    large._grow_live()
+    large._grow_live()
+    large._grow_live()
     small.advance()
     large.advance()
 
-    assert len(small.groups) > first
+    assert len(small.held.groups) > first
     assert outcome(small) == outcome(large)
     check_books(small)
 
@@ -273,7 +292,7 @@ def test_a_run_that_would_not_fit_into_memory_is_refused_with_a_reason(monkeypat
     monkeypatch.setattr("lagsweep.sweeps.runs.general.LARGEST_LIVE_ROLLOUTS", 20)
     config = PipelineConfig(max_queue_tokens=None, stale_check="never", train_tokens_per_second=1.0)
 
-    result = engine_batch([config, config.replace(max_running_groups=0)], np.arange(2, dtype=np.uint64))
+    result = general_batch([config, config.replace(max_running_groups=0)], np.arange(2, dtype=np.uint64))
 
     assert result.status.tolist() == [[2, 2], [1, 1]]
     assert result.reasons[0, 1].startswith(
@@ -290,12 +309,12 @@ def test_a_batch_of_runs_gives_what_single_runs_give():
     seeds = np.array([3, 2**64 - 1], np.uint64)
     told = []
 
-    result = engine_batch(configs, seeds, on_progress=told.append)
+    result = general_batch(configs, seeds, on_progress=told.append)
 
     assert told == [1, 2, 3, 4]
     for row, config in enumerate(configs):
         for column, seed in enumerate(seeds):
-            single = engine_simulate(config.replace(seed=int(seed)))
+            single = simulate_general(config.replace(seed=int(seed)))
             for name, value in single.metrics.items():
                 np.testing.assert_equal(float(result.metrics[name][row, column]), float(value), err_msg=name)
             assert result.lag_counts[row, column].tolist() == single.lag_counts.tolist()
@@ -312,7 +331,7 @@ def test_event_keys_hold_the_longest_horizon_that_is_allowed(slots):
         stale_check="update",
         duration_seconds=4.4e9,
     )
-    level_1, general = simulate_pipeline(config), engine_simulate(config)
+    level_1, general = simulate_pipeline(config), simulate_general(config)
 
     assert level_1.generated_rollouts > 0
     assert {name: general.metrics[name] for name in level_1.metrics} == pytest.approx(

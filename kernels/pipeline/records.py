@@ -1,0 +1,427 @@
+"""What both event loops keep: parameters, state, groups, members, slots and rows as records of named fields.
+
+Everything a run needs to go on is in these arrays, so stopping, saving and resuming are the same as running.
+Whole numbers are int64: times in ticks (microseconds), amounts in tokens, work in units of the clock (a tick,
+or 2**-24 of a tick when decoding slows down). Fields after ``real=`` are float64. A name means the same in
+both loops. The order of the fields is that of a saved run: new ones go to the end.
+
+A single record is passed as an array of one and taken out inside the kernel, ``state = arrays.state[0]``:
+a record given by itself would be copied (numba/numba#4951). Arrays travel together as named tuples.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .metrics import GENERAL_METRICS, GENERAL_SUMS, METRICS
+
+NEVER = 2**63 - 1  # a time, an event key or a target of work that no event has
+FULL_RATE = 2**24  # units of work that one tick adds at full speed
+
+# --- what a call of a loop ends with -----------------------------------------------------------------
+REACHED = 0  # every event up to the asked time has happened
+OUT_OF_BUDGET = 1  # call again
+# What to make larger before the next call.
+GROW_RING, GROW_GROUPS, GROW_BATCHES, GROW_TIMELINE, GROW_ROLLOUTS = range(2, 7)
+
+# --- values of fields --------------------------------------------------------------------------------
+NO_ENVIRONMENT, ENVIRONMENT_LAW, ENVIRONMENT_PAIRED = range(3)  # parameters
+BACKGROUND, DRAIN, PAUSE, ABORT = range(4)
+FIFO, STARTED, OLDEST_VERSION, FRESHEST, RANDOM = range(5)
+AT_UPDATE, AT_DEQUEUE, NO_CHECK = range(3)
+DONE_PUBLISHED, DONE_POPPED, DONE_TRAINED = range(3)  # limits
+CHANNEL_FREE, CHANNEL_DRAINING, CHANNEL_TRANSFER = range(3)  # state
+GROUP_UNUSED, GROUP_RUNNING, GROUP_QUEUED, GROUP_POPPED, GROUP_REQUEUED = range(5)
+NOT_STARTED, COMPLETED = -1, -2  # a member's slot
+EMPTY, TIMED, DECODING, TAIL, DUE, OFF_CLOCK = range(6)  # a slot's phase
+EVENT_START, EVENT_PUBLICATION, EVENT_UPDATE, EVENT_ROLLOUT = range(4)
+EVENT_NAMES = ("start", "publication", "update", "rollout")
+RUNNING, QUEUED, IN_TRAINING, TRAINED, DISCARDED, FILTERED, EVICTED, CANCELLED, COMPLETED_MEMBER = range(9)
+OUTCOME_NAMES = (
+    "running", "queued", "in_training", "trained", "discarded", "filtered", "evicted", "cancelled", "waiting",
+)  # fmt: skip
+
+# --- causes: places in the slot ticks and in the trainer ticks ---------------------------------------
+(
+    SLOTS_BUSY,
+    SLOTS_PUBLICATION,
+    SLOTS_MAX_RUNNING,
+    SLOTS_ONE_BATCH,
+    SLOTS_TOKEN_CAP,
+    SLOTS_SEQUENTIAL,  # a phase of `sequential` that starts nothing
+    SLOTS_FIRST_LIMIT,  # and one more for each further limit
+) = range(7)
+TRAINER_BUSY, TRAINER_PUBLICATION, TRAINER_RUNNING_GROUPS, TRAINER_BATCH = range(4)
+TRAINER_CAUSES = 4
+
+# --- histograms of trained rollouts, LAG_BINS bins each ----------------------------------------------
+(
+    H_TRAINING,  # lags in updates
+    H_START,
+    H_DEQUEUE,
+    H_END,
+    H_DEQUEUE_SYNCS,  # lags in publications; at the start it is 0
+    H_TRAINING_SYNCS,
+    H_TRAINED_DECILES,  # rollouts by decile of the length law; ten bins used
+    H_DROPPED_DECILES,
+    H_CANCELLED_DECILES,
+) = range(9)
+H_COUNT = 9
+
+
+def _record(*whole: str, real: tuple[str, ...] = ()) -> np.dtype:
+    """Make the type of a record: int64 fields, then float64 ones; they are attributes without JIT too."""
+    fields = [(name, np.int64) for name in whole] + [(name, np.float64) for name in real]
+    return np.dtype((np.record, np.dtype(fields, align=True)))
+
+
+PARAMETERS = _record(
+    "sequential",  # 1: never overlap the phases
+    "horizon",
+    "warmup",
+    "stop_after_updates",  # 0: none
+    "slots",
+    "leaves",  # of a tournament tree: a power of two, at least the slots
+    "slot_bits",  # its logarithm: bits of a slot in an event key
+    "queue_cap",
+    "reserve",  # 1: admission "reserve"
+    "batch_tokens",
+    "max_lag",
+    "sync_every",
+    "sync_ticks",
+    "law_minimum",
+    "law_maximum",
+    "record_batches",
+    "record_timeline",
+    "record_rollouts",
+    # of the general loop alone
+    "cap_is_open",  # 1: the token cap closes nothing (no cap, or queue_overflow "drop_oldest")
+    "max_queue_groups",  # 0: none
+    "batch_groups",  # 0: batches by tokens
+    "overhead_ticks",  # ticks(rollout_overhead_seconds)
+    "virtual_clock",  # 0: every rollout's end is known at its start
+    "work_unit",  # units of work in one tick of nominal decode: 1, or 2**24
+    "slow_train_rate",  # units of training work a tick does while something decodes
+    "environment",
+    "prompt_tokens",
+    "publication",
+    "blocks_trainer",
+    "group_size",
+    "trace_groups",  # 1: a group's lengths come from one group of the trace
+    "updates_per_batch",
+    "prefetch",
+    "max_running",  # -1: none
+    "admit_batch",
+    "one_batch",
+    "order",
+    "stale_check",
+    "requeue",
+    "redraw",
+    "cancel",
+    real=(
+        "decode_rate",
+        "rollout_overhead",
+        "train_overhead",
+        "train_rate",
+        "drift",
+        "drift_exponent",
+        "mean_tokens",  # of the length law
+        "prompt_sigma",
+        "filter",
+        "resume_seconds",
+        "reprefill_rate",  # 0: re-prefill takes no time
+    ),
+)
+LIMIT = _record("finished", "done", "groups")  # finished 1: the count is "finished"
+
+_BATCH_SUMS = (
+    "queue_token_ticks",
+    "lag_sum",
+    "ess_sum",
+    "ess_min",
+    "expected_ess_sum",
+    "effective_tokens",
+)  # fmt: skip  (lag_sum is one of batch means)
+
+LEAN_STATE = _record(
+    "begun",
+    "ended",  # 1: stopped by stop_after_updates
+    "now",
+    "version",
+    "published",
+    "publication_time",  # NEVER: none under way
+    "publication_version",
+    "waiting_version",  # -1: none waits
+    "training_time",  # NEVER: the trainer is idle
+    "training_start",
+    "training_tokens",
+    "training_rollouts",
+    "training_lag_sum",
+    "training_lag_max",
+    "queue_tokens",
+    "ring_training",  # ring positions count up for ever; this one starts the batch in training
+    "ring_head",  # first queued rollout
+    "ring_tail",  # one past the last queued rollout
+    "in_flight",
+    "in_flight_tokens",
+    "idle",  # idle slots, on a stack
+    "next_rollout",
+    "last_update_time",
+    # measured sums
+    "updates",
+    "trained_tokens",
+    "trained_rollouts",
+    "generated_tokens",
+    "generated_rollouts",
+    "discarded_tokens",
+    "discarded_rollouts",
+    "syncs",
+    "max_queue",  # -1: the measured span has not begun
+    "max_lag",
+    "backpressure_ticks",
+    "idle_slot_ticks",
+    "trainer_wait_ticks",
+    "batch_rows",
+    "timeline_rows",
+    "events",
+    real=("training_ess", "training_expected_ess", *_BATCH_SUMS),
+)
+
+GENERAL_STATE = _record(
+    "begun",
+    "ended",  # 1: stopped by stop_after_updates
+    "settling",  # 1: came back in the middle of a settle, slots still may start
+    "event",  # what the settle under way belongs to
+    "freed",  # slot whose leaf still holds the event that just happened; -1: none
+    "now",
+    "clock",  # tick up to which work is accounted
+    "work",  # W, the virtual work clock
+    "decoding",  # rollouts decoding now
+    "stopped",  # 1: a publication has stopped decoding
+    "version",
+    "published",
+    "channel",
+    "publication_time",  # NEVER unless a transfer is under way
+    "publication_version",
+    "waiting_version",  # -1: none waits
+    "publications",  # completed, over the whole run
+    "training",  # 1: a step is under way
+    "training_time",  # NEVER unless a step with a fixed end is under way
+    "training_start",
+    "training_version",
+    "training_publications",
+    "rest_ticks",  # work left of the step, when training can be slowed down: whole ticks …
+    "rest_parts",  # … and 2**-24 of a tick
+    "queue_tokens",
+    "queue_groups",
+    "queue_oldest",  # no queued group has an older version
+    "popped_head",  # batches taken and not trained, one after another
+    "popped_tail",
+    "popped_tokens",
+    "prefetched",  # batches taken whose step has not begun
+    "requeue_head",
+    "requeue_tail",
+    "requeued",  # groups waiting to run again
+    "free_head",  # unused records
+    "free",
+    "needed",  # records that the next admission takes
+    "running",  # running groups
+    "starting",  # group whose members start next; 0: no member waits
+    "front",  # first live group that is not queued, in the order of admission; 0: none
+    "front_count",  # live groups before it
+    "idle",  # idle slots, on a stack
+    "in_flight_tokens",
+    "due",  # rollouts that end in this tick with their decode
+    "due_head",
+    "due_tail",
+    "next_number",
+    "next_group",
+    "next_admission",
+    "next_row",
+    "started",  # groups admitted and not dropped
+    "places",  # groups that left untrained and were not replaced yet
+    "popped_batches",
+    "popped_groups",
+    "trained_batches",
+    "last_update_time",
+    "idle_cause",  # what keeps the idle slots idle since the last settle, one of SLOTS_…
+    "cap_closed",
+    "trainer_cause",  # one of TRAINER_…
+    "cost",  # events and scanned records, for the budget
+    "events",
+    *GENERAL_SUMS,
+    real=(*_BATCH_SUMS, "token_lag_sum"),  # tokens × token-weighted lag
+)
+
+ROLLOUT = _record("tokens", "version", "number")  # in a slot or in the queue of the lean loop
+
+# Record 0 of the groups is the end mark of every list.
+GROUP = _record(
+    "next",  # in the queue, among the popped, among the requeued, or among the unused
+    "previous",  # in the queue
+    "rank_next",  # queued groups as the trainer takes them, for the orders by version
+    "rank_previous",
+    "live_next",  # running and queued groups, in the order of admission
+    "live_previous",
+    "state",
+    "number",
+    "admission",
+    "version",  # oldest start among its members; -1: none has started
+    "tokens",  # of completed members
+    "started",  # members
+    "finished",  # members
+    "drawn",  # members that keep the draws of an earlier run
+    "filtered",  # 1: no learning signal, by its first member
+    "first_row",  # of the trace, with groups from a trace
+    "in_front",  # 1: queued, and so is every live group admitted before
+    "batch_groups",  # of the batch that begins with this group
+    "batch_tokens",
+    "dequeue_version",
+    "dequeue_publications",
+    real=("factor",),  # of its members' lengths, by its prompt
+)
+
+MEMBER = _record(
+    "number",
+    "noise",  # upper 52 bits of its word for the staleness noise
+    "tokens",
+    "version",  # published version at its start
+    "trainer_version",  # trainer's version at its start
+    "publications",  # completed at its start
+    "start",
+    "end_version",  # version of its last token
+    "slot",
+    "decode_ticks",  # nominal
+    "row",  # recorded row
+    real=("newer_versions",),  # mean version under which its work was done, less its first
+)
+
+SLOT = _record(
+    "idle_stack",  # the k-th entry of the stack of idle slots
+    "due",  # the k-th entry of the ring of rollouts that end in this tick
+    "group",
+    "member",
+    "phase",
+    "target",  # value of W at which its decode ends
+    "mark",  # value of W up to which its work is accounted
+    "done",  # work done up to the mark
+    "rest",  # work left, while off the clock
+    "tail",  # ticks after its decode: overhead and environment
+    real=("version_work",),  # sum of newer versions × work
+)
+
+# --- recorded rows -----------------------------------------------------------------------------------
+_BATCH = ("start", "end", "tokens", "rollouts", "lag_sum", "max_lag")
+_TIMELINE = ("time", "queue_tokens", "in_flight", "version", "published", "event")
+_ROLLOUT = ("tokens", "version", "start", "end", "lag", "outcome")
+_ESS = ("ess", "expected_ess")
+LEAN_BATCH = _record(*_BATCH, real=_ESS)
+LEAN_TIMELINE = _record(*_TIMELINE)
+LEAN_ROLLOUT = _record(*_ROLLOUT)
+GENERAL_BATCH = _record("update", *_BATCH, "groups", "dequeue_lag_sum", real=_ESS)
+GENERAL_TIMELINE = _record(*_TIMELINE, "queue_groups", "running_groups", "idle_cause", "trainer_cause")
+GENERAL_ROLLOUT = _record("number", *_ROLLOUT, "group", "member", "end_version", "ready")
+
+
+def _metrics_record(metrics: tuple) -> np.dtype:
+    return np.dtype((np.record, np.dtype([(metric.name, metric.dtype) for metric in metrics], align=True)))
+
+
+LEAN_REPORT = _metrics_record(METRICS)
+GENERAL_REPORT = _metrics_record(METRICS + GENERAL_METRICS)
+
+
+# --- arrays that travel together ---------------------------------------------------------------------
+
+
+class Draws(NamedTuple):
+    """A length law's table and guide, and one seed's first rollouts under it, drawn on demand."""
+
+    cdf: np.ndarray  # float64[maximum - minimum + 1]
+    guide: np.ndarray  # int64[…]
+    seed: np.ndarray  # uint64[1]: whose they are
+    drawn: np.ndarray  # int64[1]: rollouts drawn so far
+    tokens: np.ndarray  # int64[d]
+    normals: np.ndarray  # float64[d]
+
+
+class MemberDraws(NamedTuple):
+    """One seed's first rollouts for the general loop, drawn on demand under one length law."""
+
+    seed: np.ndarray  # uint64[1]: whose they are
+    drawn: np.ndarray  # int64[1]: rollouts drawn so far
+    tokens: np.ndarray  # int64[d]: lengths by the law's table
+    words: np.ndarray  # uint64[d, 4]
+
+
+class LeanArrays(NamedTuple):
+    """All that a run of the lean loop changes; `log_weights` is scratch, `initial` the state at time 0."""
+
+    state: np.ndarray  # LEAN_STATE[1]
+    tree: np.ndarray  # int64[2 * leaves]
+    idle_stack: np.ndarray  # int64[slots]
+    slots: np.ndarray  # ROLLOUT[slots]
+    ring: np.ndarray  # ROLLOUT[r], r a power of two: rollouts in training, then the queue
+    lag_counts: np.ndarray  # int64[LAG_BINS]
+    training_lags: np.ndarray  # int64[LAG_BINS]
+    batch_rows: np.ndarray  # LEAN_BATCH[b]
+    timeline_rows: np.ndarray  # LEAN_TIMELINE[t]
+    rollout_rows: np.ndarray  # LEAN_ROLLOUT[n]
+    log_weights: np.ndarray  # float64[r]
+    initial: np.ndarray  # LEAN_STATE[1]
+
+
+class Tables(NamedTuple):
+    """All that a run of the general loop reads and never writes, beside its parameters."""
+
+    cdf: np.ndarray  # float64[maximum - minimum + 1]: the length law
+    guide: np.ndarray  # int64[…]
+    work_rates: np.ndarray  # int64[slots + 1]: units that a tick adds to W with so many rollouts decoding
+    limits: np.ndarray  # LIMIT[n]
+    environment_cdf: np.ndarray  # float64[e]: the law of the environment's seconds
+    environment_guide: np.ndarray  # int64[…]
+    environment_ticks: np.ndarray  # int64[e]
+    trace_tokens: np.ndarray  # int64[r]: rows of a trace of pairs or of groups
+    trace_ticks: np.ndarray  # int64[r]
+    trace_group_starts: np.ndarray  # int64[g + 1]
+    trace_group_of_row: np.ndarray  # int64[r]
+    decile_edges: np.ndarray  # int64[9]: quantiles of the length law at 0.1…0.9
+
+
+class GeneralArrays(NamedTuple):
+    """All that a run of the general loop changes; `log_weights` and `picks` are scratch."""
+
+    state: np.ndarray  # GENERAL_STATE[1]
+    time_tree: np.ndarray  # int64[2 * leaves]: keys of rollouts and re-prefills that end at a known tick
+    work_tree: np.ndarray  # int64[2 * leaves]: targets of W
+    slots: np.ndarray  # SLOT[slots]
+    groups: np.ndarray  # GROUP[g]
+    members: np.ndarray  # MEMBER[g * group_size]
+    histograms: np.ndarray  # int64[H_COUNT, LAG_BINS]
+    slot_ticks: np.ndarray  # int64[SLOTS_FIRST_LIMIT + n]
+    trainer_ticks: np.ndarray  # int64[TRAINER_CAUSES]
+    batch_rows: np.ndarray  # GENERAL_BATCH[b]
+    timeline_rows: np.ndarray  # GENERAL_TIMELINE[t]
+    rollout_rows: np.ndarray  # GENERAL_ROLLOUT[n]
+    log_weights: np.ndarray  # float64[g * group_size]
+    picks: np.ndarray  # int64[g]
+
+
+def initial_state(kind: np.dtype) -> np.ndarray:
+    """Make the state of a run at time 0, but for its idle slots: an array of one LEAN_STATE or GENERAL_STATE.
+
+    Examples
+    --------
+    >>> int(initial_state(LEAN_STATE)[0].waiting_version)
+    -1
+    """
+    state = np.zeros(1, kind)
+    never = {"publication_time": NEVER, "training_time": NEVER, "queue_oldest": 2**62, "ess_min": np.inf}
+    for name, value in {
+        **never, "waiting_version": -1, "freed": -1, "max_queue": -1, "max_lag": -1,
+    }.items():  # fmt: skip
+        if name in (kind.names or ()):
+            state[name] = value
+    return state

@@ -1,0 +1,120 @@
+"""Numbers, shares and intervals as people read them: thousands apart, no digits that mean nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+def missing(value: Any) -> bool:
+    """Tell whether a number is none at all."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def number(value: Any) -> str:
+    """Write a value of an axis: thousands apart from 10,000 on, six digits of a fraction.
+
+    Examples
+    --------
+    >>> [number(value) for value in (120000, 2, 0.125, "reserve", float("nan"))]
+    ['120,000', '2', '0.125', 'reserve', '-']
+    """
+    if missing(value):
+        return "-"
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:.6g}"
+    if isinstance(value, int | float):
+        return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
+    return str(value)
+
+
+def formatted(value: Any, form: str) -> str:
+    """Write a number by a format specification, a dash for none.
+
+    Examples
+    --------
+    >>> formatted(0.1234, ".1%"), formatted(float("nan"), ".1%")
+    ('12.3%', '-')
+    """
+    return "-" if missing(value) else format(value, form)
+
+
+def fixed(value: Any, digits: int) -> str:
+    """Write a number with so many decimals, a dash for none.
+
+    Examples
+    --------
+    >>> fixed(1234.5678, 1), fixed(None, 1)
+    ('1,234.6', '-')
+    """
+    return formatted(value, f",.{digits}f")
+
+
+def with_half_width(mean: Any, half: Any, digits: int) -> str:
+    """Write a mean with the half width of its interval, where it has one.
+
+    Examples
+    --------
+    >>> with_half_width(1963.7, 2.6, 0), with_half_width(0.25, float("nan"), 2)
+    ('1,964 ±3', '0.25')
+    """
+    return fixed(mean, digits) if missing(half) or missing(mean) else f"{mean:,.{digits}f} ±{half:.{digits}f}"
+
+
+def short_number(value: Any) -> str:
+    """Write a value in few letters.
+
+    Examples
+    --------
+    >>> short_number(240000), short_number(1500), short_number(0.5), short_number("reserve")
+    ('240k', '1500', '0.5', 'reserve')
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= 10_000:
+        for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+            if abs(value) >= size:
+                return f"{value / size:.4g}{letter}"
+    return number(value)
+
+
+def digits_for(values: Iterable[Any], half_widths: Iterable[Any]) -> int:
+    """Choose as many decimals as the intervals bear: one digit of the smallest half width, 4 at most."""
+    largest = max((abs(value) for value in values if not missing(value)), default=0)
+    # Half widths of nothing but rounding say nothing about decimals.
+    halves = [half for half in half_widths if not missing(half) and half > 1e-9 * largest]
+    if not halves:
+        return 4 if largest <= 1 else 1 if largest < 1000 else 0
+    return min(4, max(0, -math.floor(math.log10(min(halves)))))
+
+
+def signed_percent(share: float, digits: int = 1) -> str:
+    """Write a share as a percentage with its sign.
+
+    Examples
+    --------
+    >>> signed_percent(0.0751), signed_percent(-0.0004, 2)
+    ('+7.5%', '-0.04%')
+    """
+    return "-" if missing(share) else f"{_signed(share, digits)}%"
+
+
+def _signed(share: float, digits: int) -> str:
+    shown = f"{100 * share:+.{digits}f}"
+    return shown[1:] if float(shown) == 0 else shown
+
+
+def percent_interval(mean: float, low: float, high: float) -> str:
+    """Write a relative difference with its interval, in as many decimals as the interval bears.
+
+    Examples
+    --------
+    >>> percent_interval(0.075, 0.072, 0.078)
+    '+7.5% [+7.2, +7.8]'
+    >>> percent_interval(0.5, float("nan"), float("nan"))
+    '+50.0%'
+    """
+    if missing(low):
+        return signed_percent(mean)
+    digits = digits_for((), [50 * (high - low)]) if high > low else 1
+    digits = min(3, max(1, digits))
+    return f"{signed_percent(mean, digits)} [{_signed(low, digits)}, {_signed(high, digits)}]"

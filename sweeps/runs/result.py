@@ -1,0 +1,327 @@
+"""What a run of either loop reports: metrics, named columns of what was recorded, distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.errors import ConfigError
+from ...kernels.pipeline import records
+from ...kernels.pipeline.metrics import SLOT_CONSTRAINTS, TRAINER_CONSTRAINTS, MetricAttributes
+from ...kernels.pipeline.ticks import ticks
+from ..config.config import PipelineConfig
+
+if TYPE_CHECKING:
+    import polars
+
+
+class Row(Mapping[str, Any]):
+    """One row of a table: read a column as an item or as an attribute.
+
+    Examples
+    --------
+    >>> row = Row({"update": 1, "mean_lag": 0.5})
+    >>> row["mean_lag"] == row.mean_lag
+    True
+    """
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_columns" and name in self._columns:
+            return self._columns[name]
+        raise AttributeError(f"this row has no column {name!r}")
+
+    def __reduce__(self) -> tuple[type[Row], tuple[dict[str, Any]]]:
+        return Row, (self._columns,)
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in self._columns.items())})"
+
+
+class PipelineResult(MetricAttributes):
+    """What one run reports.
+
+    Attributes
+    ----------
+    config : PipelineConfig
+    metrics : dict
+        Every metric of the model by name; each is an attribute too, as in ``result.updates``.
+    lag_counts : ndarray of int64, shape (65,)
+        Trained rollouts by lag: 0…63, and 64 or more.
+    batches, timeline, rollouts : list of Row
+        One row per completed update, per event, and (on request) per rollout; times in seconds.
+    lags : dict of ndarray of int64, shape (65,)
+        Levels 2 and 3: trained rollouts by lag (0…63, and 64 or more), by (moment, unit): moments ``start``,
+        ``dequeue``, ``training`` and ``end`` (by the version of the last token), units ``updates`` and
+        ``publications``.
+    slot_ticks, trainer_ticks : dict of int
+        Levels 2 and 3: microseconds by what binds. Slots sum exactly to slots × measured time, the trainer
+        to the measured time.
+    length_deciles : dict of ndarray of int64, shape (10,)
+        Levels 2 and 3: rollouts ``trained``, ``dropped`` (of ready groups) and ``cancelled`` by decile of
+        the length law.
+    """
+
+    lags: dict[tuple[str, str], np.ndarray]
+    slot_ticks: dict[str, int]
+    trainer_ticks: dict[str, int]
+    length_deciles: dict[str, np.ndarray]
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        metrics: dict[str, Any],
+        lag_counts: np.ndarray,
+        columns: dict[str, dict[str, np.ndarray]],
+    ) -> None:
+        self.config = config
+        self.metrics = metrics
+        self.lag_counts = lag_counts
+        self._columns = columns
+
+    if not TYPE_CHECKING:  # type checkers see every metric by its name, so that a misspelt one is an error
+
+        def __getattr__(self, name: str) -> Any:
+            metrics = self.__dict__.get("metrics", {})
+            if name in metrics:
+                return metrics[name]
+            raise AttributeError(f"a result has no {name!r}; its metrics are {', '.join(metrics)}")
+
+    def __repr__(self) -> str:
+        shown = ("updates", "trained_tokens_per_second", "mean_lag", "mean_expected_normalized_ess")
+        parts = ", ".join(f"{name}={self.metrics[name]:.6g}" for name in shown)
+        return f"PipelineResult(mode={self.config.mode!r}, seed={self.config.seed}, {parts})"
+
+    @cached_property
+    def batches(self) -> list[Row]:
+        """Completed updates, numbered from 1."""
+        return self._rows("batches")
+
+    @cached_property
+    def timeline(self) -> list[Row]:
+        """The level after each event's settle; the first row is time 0."""
+        return self._rows("timeline")
+
+    @cached_property
+    def rollouts(self) -> list[Row]:
+        """Every rollout that was started, in order; empty unless asked for."""
+        return self._rows("rollouts")
+
+    def _rows(self, table: str) -> list[Row]:
+        columns = {name: values.tolist() for name, values in self._columns.get(table, {}).items()}
+        return [Row(dict(zip(columns, values))) for values in zip(*columns.values())]
+
+    def _frame(self, table: str) -> polars.DataFrame:
+        import polars
+
+        columns = self._columns.get(table)
+        if columns is None:
+            raise ConfigError(table, "was not recorded", None, f"Run again with {table}=True.")
+        return polars.DataFrame(
+            {name: polars.Series(name, values.tolist()) for name, values in columns.items()}
+        )
+
+    def batches_frame(self) -> polars.DataFrame:
+        """Return the batches as a polars frame."""
+        return self._frame("batches")
+
+    def timeline_frame(self) -> polars.DataFrame:
+        """Return the timeline as a polars frame."""
+        return self._frame("timeline")
+
+    def rollouts_frame(self) -> polars.DataFrame:
+        """Return the rollouts as a polars frame.
+
+        Raises
+        ------
+        ConfigError
+            If the run did not record them.
+        """
+        return self._frame("rollouts")
+
+
+LAG_HISTOGRAMS = {
+    ("training", "updates"): records.H_TRAINING,
+    ("start", "updates"): records.H_START,
+    ("dequeue", "updates"): records.H_DEQUEUE,
+    ("end", "updates"): records.H_END,
+    ("dequeue", "publications"): records.H_DEQUEUE_SYNCS,
+    ("training", "publications"): records.H_TRAINING_SYNCS,
+}
+
+
+class GeneralResult(PipelineResult):
+    """What one run of the general loop reports: everything of a :class:`PipelineResult`."""
+
+    def __init__(self, *arguments: Any, details: dict[str, Any]) -> None:
+        super().__init__(*arguments)
+        self.lags = details["lags"]
+        self.slot_ticks = details["slot_ticks"]
+        self.trainer_ticks = details["trainer_ticks"]
+        self.length_deciles = details["length_deciles"]
+
+
+def slot_constraint_names(config: PipelineConfig) -> list[str]:
+    """Name what can bind the slots: the fixed causes, then each limit of the ledger.
+
+    Examples
+    --------
+    >>> from lagsweep.sweeps.config.config import Limit
+    >>> config = PipelineConfig(batch_tokens=None, batch_groups=4, limits=[Limit("started", "published", 8)])
+    >>> slot_constraint_names(config)[-2:]
+    ['sequential', 'limits.0: started < 4 * published + 8']
+    """
+    groups = config.batch_groups
+    names = list(SLOT_CONSTRAINTS)
+    for index, limit in enumerate(config.limits):
+        done = f"{groups} * {limit.done}" if groups else "popped groups"
+        names.append(f"limits.{index}: {limit.count} < {done} + {limit.groups}")
+    return names
+
+
+def named(metrics: np.record) -> dict[str, Any]:
+    """Return a record of metrics by name, as plain numbers."""
+    found = dict(zip(metrics.dtype.names or (), metrics.item()))
+    found["stalled"] = bool(found["stalled"])
+    return found
+
+
+def general_details(
+    config: PipelineConfig, histograms: np.ndarray, slot_ticks: np.ndarray, trainer_ticks: np.ndarray
+) -> dict[str, Any]:
+    """Return what a :class:`GeneralResult` has on top, from the arrays of its run."""
+    lags = {key: histograms[row].copy() for key, row in LAG_HISTOGRAMS.items()}
+    # A rollout starts with the newest published weights.
+    lags["start", "publications"] = np.zeros_like(histograms[0])
+    lags["start", "publications"][0] = histograms[records.H_TRAINING].sum()
+    deciles = {
+        "trained": records.H_TRAINED_DECILES,
+        "dropped": records.H_DROPPED_DECILES,
+        "cancelled": records.H_CANCELLED_DECILES,
+    }
+    return {
+        "lags": lags,
+        "slot_ticks": dict(zip(slot_constraint_names(config), slot_ticks.tolist())),
+        "trainer_ticks": dict(zip(TRAINER_CONSTRAINTS, trainer_ticks.tolist())),
+        "length_deciles": {name: histograms[row, :10].copy() for name, row in deciles.items()},
+    }
+
+
+def table_columns(
+    table: str, rows: np.ndarray, config: PipelineConfig, *, core: bool = False
+) -> dict[str, np.ndarray]:
+    """Turn recorded rows into named columns; times in seconds.
+
+    Parameters
+    ----------
+    table : str
+        ``batches``, ``timeline`` or ``rollouts``.
+    rows : ndarray
+        Records of either loop.
+    config : PipelineConfig
+        Of the run.
+    core : bool
+        Only the columns that both loops have; where there is no end or lag stands NaN or -1, not None.
+    """
+    columns = {"batches": _batch_columns, "timeline": _timeline_columns, "rollouts": _rollout_columns}
+    found = columns[table](rows, config)
+    if core:
+        return found
+    if table == "rollouts":
+        found["end"] = _with_none(found["end"], np.isnan(found["end"]))
+        found["lag"] = _with_none(found["lag"], found["lag"] < 0)
+    extras = {"batches": _batch_extras, "timeline": _timeline_extras, "rollouts": _rollout_extras}
+    return found if rows.dtype in _LEAN_ROWS else found | extras[table](rows, config)
+
+
+_LEAN_ROWS = (records.LEAN_BATCH, records.LEAN_TIMELINE, records.LEAN_ROLLOUT)
+
+
+def _batch_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
+    has_updates = "update" in (rows.dtype.names or ())
+    return {
+        "update": rows["update"].copy() if has_updates else np.arange(1, len(rows) + 1),
+        "start": rows["start"] / 1e6,
+        "end": rows["end"] / 1e6,
+        "tokens": rows["tokens"].copy(),
+        "rollouts": rows["rollouts"].copy(),
+        "mean_lag": rows["lag_sum"] / np.maximum(rows["rollouts"], 1),
+        "max_lag": rows["max_lag"].copy(),
+        "normalized_ess": rows["ess"].copy(),
+        "expected_normalized_ess": rows["expected_ess"].copy(),
+        "measured": rows["end"] > ticks(config.warmup_seconds),
+    }
+
+
+def _batch_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
+    mean = rows["dequeue_lag_sum"] / np.maximum(rows["rollouts"], 1)
+    return {"groups": rows["groups"].copy(), "mean_dequeue_lag": mean}
+
+
+def _timeline_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
+    return {
+        "time": rows["time"] / 1e6,
+        "queue_tokens": rows["queue_tokens"].copy(),
+        "in_flight": rows["in_flight"].copy(),
+        "version": rows["version"].copy(),
+        "published": rows["published"].copy(),
+        "event": np.array(records.EVENT_NAMES)[rows["event"]],
+    }
+
+
+def _timeline_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
+    return {
+        "queue_groups": rows["queue_groups"].copy(),
+        "running_groups": rows["running_groups"].copy(),
+        "slots_bound_by": np.array(slot_constraint_names(config))[rows["idle_cause"]],
+        "trainer_bound_by": np.array(TRAINER_CONSTRAINTS)[rows["trainer_cause"]],
+    }
+
+
+def _rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
+    law = config.response_length
+    # No end of sequence have those at the maximum of a law that really was cut.
+    truncated = (rows["tokens"] == law.maximum) & law.cut_at_maximum
+    return {
+        "number": rows["number"].copy() if "number" in (rows.dtype.names or ()) else np.arange(len(rows)),
+        "tokens": rows["tokens"].copy(),
+        "behaviour_version": rows["version"].copy(),
+        "start": rows["start"] / 1e6,
+        "end": np.where(rows["end"] >= 0, rows["end"] / 1e6, np.nan),
+        # A batch counts once its step completes.
+        "lag": np.where(rows["outcome"] == records.TRAINED, rows["lag"], -1),
+        "outcome": np.array(records.OUTCOME_NAMES)[rows["outcome"]],
+        "truncated": truncated,
+    }
+
+
+def _rollout_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
+    ready, last = rows["ready"], rows["end_version"]
+    return {
+        "group": rows["group"].copy(),
+        "member": rows["member"].copy(),
+        "end_version": _with_none(last, last < 0),
+        "group_ready": _with_none(ready / 1e6, ready < 0),
+    }
+
+
+def _with_none(values: np.ndarray, absent: np.ndarray) -> np.ndarray:
+    shown = values.astype(object)
+    shown[absent] = None
+    return shown
