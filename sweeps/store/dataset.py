@@ -6,7 +6,10 @@ chunks. Metadata and coordinates come from the spec and are held against the fil
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from ..results.dataset import coordinate_table, variable_table, with_reasons
 from .metadata import metadata_problems, problem_file
 from .place import MISSING, refusal
 from .proof import ZARR_NAME, StoredVariable, whole_while_rewritten
-from .tables import FAILURES, part_file, part_name, read_part
+from .tables import FAILURES, part_file, part_name, proven_part, read_part
 
 if TYPE_CHECKING:
     from .store import SweepStore
@@ -152,8 +155,8 @@ def table_of(store: SweepStore, table: str) -> Any:
         columns: list[str] | None, predicate: Any, most: int | None, batch: int | None
     ) -> Iterator[polars.DataFrame]:
         left = np.inf if most is None else most
-        for name, digest in parts:
-            frame = read_part(folder, table, name, digest)
+        for content in _ahead(folder, table, parts):
+            frame = polars.read_parquet(io.BytesIO(content))
             frame = frame if predicate is None else frame.filter(predicate)
             frame = frame if columns is None else frame.select(columns)
             yield frame if len(frame) <= left else frame.head(int(left))
@@ -161,4 +164,16 @@ def table_of(store: SweepStore, table: str) -> Any:
             if left <= 0:
                 return
 
-    return register_io_source(rows, schema=read_part(folder, table, *parts[0]).schema)
+    first = proven_part(folder, table, *parts[0])
+    return register_io_source(rows, schema=polars.read_parquet_schema(io.BytesIO(first)))
+
+
+def _ahead(folder: Path, table: str, parts: list[tuple[str, str]]) -> Iterator[bytes]:
+    """Read parts one by one; the next is read and held against its digest while the last is decoded."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(proven_part, folder, table, *parts[0])
+        for following in (*parts[1:], None):
+            content = coming.result()
+            if following is not None:
+                coming = reader.submit(proven_part, folder, table, *following)
+            yield content

@@ -87,7 +87,7 @@ def _undo_and_sweep(store: SweepStore, report: VerifyReport, repairs: list[str])
     if store.journal.foreign:
         for part in store.parts:
             report.wrong_units |= {(part.name, unit) for unit in store.journal.units(part.name)}
-    undone = sum(unit in store.journal.units(part) for part, unit in report.wrong_units)
+    undone = sum(unit in store.journal.units(name) for name, unit in report.wrong_units)
     missing = not all(store.is_done(part, unit) for part, unit in store.units())
     if undone or missing:
         store.reopen()

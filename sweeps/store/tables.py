@@ -182,6 +182,17 @@ def read_part(folder: Path, table: str, work_name: str, digest: str) -> polars.D
     """
     import polars
 
+    return polars.read_parquet(io.BytesIO(proven_part(folder, table, work_name, digest)))
+
+
+def proven_part(folder: Path, table: str, work_name: str, digest: str) -> bytes:
+    """Read the file of one unit's rows, held against the journal's digest.
+
+    Raises
+    ------
+    StoreError
+        If the file is not there, or is not the one that the journal tells of.
+    """
     name, what = part_name(table, work_name), MISSING
     for root in (folder, folder / KEPT):
         try:
@@ -189,7 +200,7 @@ def read_part(folder: Path, table: str, work_name: str, digest: str) -> polars.D
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
         if digest_of(content, TABLE_DIGEST_BYTES) == digest:
-            return polars.read_parquet(io.BytesIO(content))
+            return content
         what = CHANGED
     raise refusal(folder, name, what)
 
