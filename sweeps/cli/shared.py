@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..json_text import json_text
+from ..runs.status import DONE, FAILED, STATUS_NAMES
 from .config_flags import changes_from_flags, preset_from_flags
 
 INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
@@ -58,10 +59,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
     from ..results.frontier import frontier
 
     status = dataset["status"].values
-    counts = {
-        name: int((status == code).sum())
-        for code, name in enumerate(("not_run", "done", "failed", "excluded"))
-    }
+    counts = {name.replace(" ", "_"): int((status == code).sum()) for code, name in enumerate(STATUS_NAMES)}
     found = frontier(dataset)
     if as_json:
         facts = {
@@ -81,7 +79,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
     for line in remarks(dataset):
         click.echo(line, err=True)
     failed_baseline = (
-        int((dataset["baseline_status"].values == 2).sum()) if "baseline_status" in dataset else 0
+        int((dataset["baseline_status"].values == FAILED).sum()) if "baseline_status" in dataset else 0
     )
     if counts["failed"] or failed_baseline:
         of_baseline = f", and {failed_baseline:,} of the sequential baseline" if failed_baseline else ""
@@ -96,7 +94,7 @@ def remarks(dataset: Any) -> list[str]:
     """Say what a table of means does not show: settings that came to nothing, a missing baseline."""
     from ..spec.carried import spec_of
 
-    done = dataset["status"] == 1
+    done = dataset["status"] == DONE
     ran = done.any("seed")
     lines = []
     stalled = int((ran & ((dataset["stalled"] == 1) | ~done).all("seed")).sum())
@@ -120,7 +118,7 @@ def failure_lines(dataset: Any, most: int = 20) -> list[str]:
     if "reason" not in dataset:
         return []
     reasons = dataset["reason"]
-    places = np.argwhere(dataset["status"].values == 2)
+    places = np.argwhere(dataset["status"].values == FAILED)
     lines = []
     for place in places[:most]:
         one = reasons[tuple(place)]

@@ -24,6 +24,7 @@ from ..execute.plan import Part, plan_parts
 from ..execute.progress import Progress
 from ..execute.units import Box, box_shape, intersection, unit_name, unit_of_name
 from ..results.dataset import variable_table
+from ..runs.status import DONE, FAILED
 from ..spec.spec import SweepSpec
 from ..spec.union import added, union_spec
 from .journal import UNIT
@@ -206,7 +207,10 @@ def _copy_done(old: SweepStore, new: SweepStore) -> None:
                 "tables": tables,
             }
             status = new.read_status(part, unit, record)
-            record |= {"runs": int(np.isin(status, (1, 2)).sum()), "failed": int((status == 2).sum())}
+            record |= {
+                "runs": int(np.isin(status, (DONE, FAILED)).sum()),
+                "failed": int((status == FAILED).sum()),
+            }
             if _volume(boxes) < _volume([box]):
                 record["boxes"] = [[list(ends) for ends in was] for was in boxes]
             new.journal.append(record)

@@ -10,11 +10,11 @@ holder from a dead one.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import socket
 import stat
+import sys
 import threading
 import time
 from pathlib import Path
@@ -22,6 +22,16 @@ from typing import Any
 
 from ...kernels.errors import StoreError
 from .place import identity_of
+
+try:
+    import fcntl
+except ModuleNotFoundError:
+    raise StoreError(
+        "store",
+        "needs a POSIX system's file locks",
+        sys.platform,
+        "Use Linux, macOS or WSL.",
+    ) from None
 
 LOCK_NAME = "lock"
 BEAT_SECONDS = 10.0

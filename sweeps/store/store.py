@@ -36,6 +36,7 @@ from ..execute.units import Box, intersection, unit_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
 from ..results import dataset as results
 from ..results.dataset import coordinate_table, variable_table, variable_values
+from ..runs.status import DONE, FAILED
 from ..spec.carried import check_law
 from ..spec.spec import SweepSpec
 from ..spec.writing import spec_to_toml
@@ -187,8 +188,8 @@ class SweepStore:
             "kind": UNIT,
             "part": part.name,
             "unit": unit_name(unit),
-            "runs": int(np.isin(status, (1, 2)).sum()),
-            "failed": int((status == 2).sum()),
+            "runs": int(np.isin(status, (DONE, FAILED)).sum()),
+            "failed": int((status == FAILED).sum()),
             "seconds": round(work.seconds, 3),
             "digest": self.unit_digest(part, unit),
             "tables": tables,
