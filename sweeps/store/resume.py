@@ -71,7 +71,7 @@ def make_ready(store: SweepStore, progress: Progress) -> None:
 
 
 def put_back(store: SweepStore) -> None:
-    """Give units that were being written again, when the run was killed, their old files back."""
+    """Return units that were being written again, when the run was killed, their old files back."""
     for part, unit, record in _units_with_lines(store):
         if record.get("rewriting"):
             for _, file, digest, size in unit_files(store, part, unit, record):
