@@ -71,7 +71,7 @@ def make_ready(store: SweepStore, progress: Progress) -> None:
 
 
 def put_back(store: SweepStore) -> None:
-    """Return units that were being written again, when the run was killed, their old files back."""
+    """Put back the old files of units that were being written again when the run was killed."""
     for part, unit, record in _units_with_lines(store):
         if record.get("rewriting"):
             for _, file, digest, size in unit_files(store, part, unit, record):

@@ -199,6 +199,9 @@ def proven_part(folder: Path, table: str, work_name: str, digest: str) -> bytes:
             content = (root / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
+        except OSError as error:
+            what = f"cannot be read: {error.strerror}"
+            continue
         if digest_of(content, TABLE_DIGEST_BYTES) == digest:
             return content
         what = CHANGED

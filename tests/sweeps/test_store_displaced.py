@@ -459,6 +459,25 @@ def test_a_resume_says_what_it_runs_again_and_ends_as_undisturbed(store, sound):
     assert verify_store(store).findings == []
 
 
+def test_a_sweep_with_a_stopping_rule_runs_its_damaged_unit_again_and_no_other(tmp_path):
+    rule = "trained_tokens_per_second within 3%"
+    asked, folder = spec(200, baseline=True, until=rule, tables=[]), tmp_path / "sweep"
+    before = run_into_store(asked, folder, unit_runs=64).load()
+    undisturbed = tree(folder)
+    assert 0 < (before["status"] == 1).sum() < 200 * 4
+    (folder / "cells.zarr/mean_lag/c/0/0/0").unlink()
+    with pytest.raises(StoreError, match="mean_lag/c/0/0/0: is missing"):
+        open_sweep(folder)["mean_lag"].load()
+    watch = Watch()
+
+    again = run_into_store(asked, folder, progress=watch)
+
+    assert watch.runs == 64  # two cells at the seeds of the first look
+    xr.testing.assert_identical(again.load(), before)
+    assert tree(folder) == undisturbed
+    assert verify_store(folder, everything=True).findings == []
+
+
 def test_a_healed_journal_is_sound(store):
     lines = (store / "journal.jsonl").read_bytes().splitlines(keepends=True)
     lines[2] = lines[2].replace(b'"runs":8', b'"runs":9')
