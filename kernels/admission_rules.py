@@ -6,6 +6,8 @@ overtaken by any number of updates.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -65,7 +67,12 @@ def staleness_capacity(
         running=whole_numbers("running", running, minimum=0),
         concurrency_limit=whole_numbers("concurrency_limit", concurrency_limit, minimum=1),
     )
-    return plain(np.minimum(most - busy, (behind + version + 1) * batch - (done + busy)))
+    return plain(np.minimum(most - busy, staleness_room(behind, version, batch, done, busy)))
+
+
+def staleness_room(max_staleness: Any, version: Any, batch: Any, accepted: Any, running: Any) -> Any:
+    """Return the room under the lag limit alone, from numbers that nobody checks: a drill breaks them."""
+    return (max_staleness + version + 1) * batch - (accepted + running)
 
 
 def staleness_budget(

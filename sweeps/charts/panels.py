@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ...kernels.intervals import mean_interval
+from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import number
 from ..results.words import axis_words, describe_settings

@@ -101,7 +101,7 @@ def failure_of(error: BaseException) -> Failure | None:
     if isinstance(error, RuntimeError) and "zstd" in str(error).lower():
         # A chunk's checksum or frame does not hold; which one, only `verify` finds out.
         rule = f"a chunk is damaged and cannot be read ({error})"
-        way_out = "`lagsweep verify STORE` names every damaged chunk and how to mend it."
+        way_out = "`lagsweep verify STORE` names every damaged chunk, and --repair undoes their units."
         return _failure("StoreError", 3, Finding("store", rule, way_out=way_out))
     return None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..results.cells import mean_interval
+from ...kernels.intervals import mean_interval
 from .parts import Alternative, BoundReport, ScenarioReport
 from .table import Bound, ChoiceTable
 

@@ -14,6 +14,7 @@ from ..config.config import AXIS_FIELDS
 from ..results.commands import Commands
 from ..results.numbers import number, signed_percent
 from ..results.words import describe_settings
+from ..runs.status import FAILED, NOT_RUN
 from ..spec.axes import checked_value
 from ..spec.carried import spec_of
 from .compare import Comparison
@@ -61,7 +62,7 @@ def doubts_about(
 
 def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
     status = ds["status"].values
-    missing, failed = int((status == 0).sum()), int((status == 2).sum())
+    missing, failed = int((status == NOT_RUN).sum()), int((status == FAILED).sum())
     found = []
     if missing or not ds.attrs.get("complete", True):
         text = f"{missing:,} of {status.size:,} runs are not done yet."

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ...kernels.intervals import mean_interval
 from ..checks import RealNumber, WholeNumber, checked
 from ..json_text import plain_data
-from ..results.cells import cell_values, mean_interval
+from ..results.cells import cell_values
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.shares import time_shares
 from ..spec.carried import spec_of

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ...kernels.intervals import mean_interval
+from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS
 
 if TYPE_CHECKING:

@@ -88,39 +88,6 @@ def _labels(values: np.ndarray) -> np.ndarray:
     )
 
 
-def mean_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Average the last axis and give the half width of the Student interval of the mean.
-
-    Parameters
-    ----------
-    values : ndarray of float64
-        NaN are left out.
-    confidence : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    mean, half_width : ndarray
-        NaN where there is nothing to average; the half width also where there is one value alone.
-
-    Examples
-    --------
-    >>> mean, half = mean_interval(np.array([1.0, 2.0, 3.0]))
-    >>> float(mean), round(float(half), 3)
-    (2.0, 2.484)
-    """
-    from scipy.special import stdtrit  # what scipy.stats.t.ppf calls, without a second of imports
-
-    values = np.asarray(values, np.float64)
-    count = np.sum(~np.isnan(values), axis=-1)
-    total = np.nansum(values, axis=-1)
-    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    square = np.nansum((values - mean[..., None]) ** 2, axis=-1)
-    variance = np.divide(square, count - 1, out=np.full(total.shape, np.nan), where=count > 1)
-    half = stdtrit(np.maximum(count - 1, 1), 0.5 + confidence / 2) * np.sqrt(variance / np.maximum(count, 1))
-    return mean, half
-
-
 def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
     """Return the row (in cell order) of a cell named by id or by its axis values.
 

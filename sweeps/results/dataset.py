@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,10 @@ from ..spec.spec import SweepSpec
 if TYPE_CHECKING:
     import xarray
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1  # of a stored sweep's form
+MODEL_REVISION = 1  # of the results; raised when a run of some configuration gives other numbers on purpose
+# Revision -> whether it changes the results of a sweep's configurations; all of them where it has no entry.
+REVISION_CHANGES: dict[int, Callable[[SweepSpec], bool]] = {}
 NONE_MARK = "none"  # attribute of an axis: the number that stands for none there
 _STATUS_ATTRIBUTES: dict[str, Any] = {
     "units": "1",
@@ -36,10 +39,23 @@ def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
         "spec": spec.to_json(),
         "fingerprint": spec.fingerprint,
         "schema_version": SCHEMA_VERSION,
+        **({"model_revision": MODEL_REVISION} if MODEL_REVISION > 1 else {}),
         "law_digest": spec.law_digest,
         **library_versions(),
         "complete": complete,
     }
+
+
+def revisions_between(revision: int, spec: SweepSpec) -> list[int]:
+    """List the revisions after one, up to this version's, that change the results of a sweep.
+
+    Examples
+    --------
+    >>> revisions_between(MODEL_REVISION, None)
+    []
+    """
+    later = range(revision + 1, MODEL_REVISION + 1)
+    return [number for number in later if REVISION_CHANGES.get(number, lambda spec: True)(spec)]
 
 
 def library_versions() -> dict[str, str]:

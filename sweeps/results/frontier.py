@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ...kernels.pipeline.metrics import with_nan
 from ..runs.status import DONE
 from ..spec.carried import spec_of
-from .cells import axis_names, cell_coordinates, cell_values, find_cell, mean_interval
+from .cells import axis_names, cell_coordinates, cell_values, find_cell
 from .frontier_table import frontier_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 from .result import PipelineResult, Row
 
 if TYPE_CHECKING:

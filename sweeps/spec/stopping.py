@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
+from ...kernels.intervals import student
 from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric, with_nan
 
 if TYPE_CHECKING:
@@ -126,17 +127,6 @@ class Rule:
         return settled
 
 
-def student(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return each row's mean and Student's quantile times its standard error; NaN values are left out."""
-    from scipy.stats import t
-
-    count = np.sum(~np.isnan(values), axis=1)
-    mean = np.divide(np.nansum(values, axis=1), count, out=np.full(len(values), np.nan), where=count > 0)
-    squares = np.nansum((values - mean[:, None]) ** 2, axis=1)
-    variance = np.divide(squares, count - 1, out=np.full(len(values), np.nan), where=count > 1)
-    return mean, t.ppf(probability, np.maximum(count - 1, 1)) * np.sqrt(variance / np.maximum(count, 1))
-
-
 def parse_rule(text: str) -> Rule:
     """Read a rule.
 
@@ -198,5 +188,5 @@ def check_metric(rule: Rule, spec: SweepSpec) -> None:
             "until",
             "must name a metric that this sweep reports",
             rule.metric,
-            nearest(rule.metric, known) or "Levels 2 and 3 report more.",
+            nearest(rule.metric, known) or "Options of generation and rules report more.",
         )
