@@ -10,7 +10,7 @@ import pytest
 from oracle.every_command import LLAMA, call_of, commands, prepare, run
 from strategies.rollout_records import good_record
 
-from lagsweep import LengthLaw, PipelineConfig, open_sweep, run_sweep
+from lagsweep import LengthLaw, PipelineConfig, open_sweep, read_table, run_sweep
 from lagsweep.sweeps.checkpoint.checkpoint import latest_checkpoint, make_checkpoint, save_checkpoint
 from lagsweep.sweeps.memory.models import load_model
 from lagsweep.sweeps.records.check import validate_records
@@ -41,7 +41,7 @@ def test_readers_of_files_take_a_folder_by_its_name(name, sibling, tmp_path):
 
     for suffix in ("csv", "jsonl", "parquet"):
         law = LengthLaw.from_file(tmp_path / name / f"n.{suffix}", "n")
-        assert law.mean == 6.0
+        assert law.mean_tokens == 6.0
     assert validate_records(tmp_path / name / "r.parquet").records == 2
 
 
@@ -57,22 +57,26 @@ def test_models_specs_and_checkpoints_lie_in_folders_of_any_name(name, tmp_path)
     save_checkpoint(make_checkpoint(**numbers, rng=np.random.default_rng(1)), folder / "run")
 
     assert load_model(folder).shape.num_layers == 32
-    assert read_spec_file(folder / "spec.toml").base.response_length.mean == 6.0
+    assert read_spec_file(folder / "spec.toml").base.response_length.mean_tokens == 6.0
     assert latest_checkpoint(folder).manifest.optimizer_step == 3
     pl.DataFrame([good_record()]).write_parquet(folder / "r.parquet")
     assert validate_records(folder / "r.parquet").records == 1
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
+@pytest.mark.parametrize("name", [*ODD_NAMES, "a::b"])
 def test_a_store_of_any_name_is_made_read_and_extended_beside_one_that_it_would_match(name, tmp_path):
     base = PipelineConfig(duration_seconds=60)
     sibling = dict(NAMES).get(name, "other")
-    run_sweep(base, {"max_lag": [3]}, seeds=4, store=tmp_path / sibling)
-    run_sweep(base, {"max_lag": [0]}, seeds=1, store=tmp_path / name)
-    run_sweep(base, {"max_lag": [0, 1]}, seeds=2, store=tmp_path / name)
+    tables = {"tables": ["batches"]}
+    run_sweep(base, {"max_lag": [3]}, seeds=4, store=tmp_path / sibling, **tables)
+    run_sweep(base, {"max_lag": [0]}, seeds=1, store=tmp_path / name, **tables)
+    run_sweep(base, {"max_lag": [0, 1]}, seeds=2, store=tmp_path / name, **tables)
+    run_sweep(base, {"max_lag": [0, 1]}, seeds=2, store=tmp_path / "fresh", **tables)
 
     assert open_sweep(tmp_path / name)["max_lag"].values.tolist() == [0, 1]
     assert open_sweep(tmp_path / sibling)["max_lag"].values.tolist() == [3]
+    rows = [read_table(tmp_path / own, "batches").collect().sort("cell", "seed") for own in (name, "fresh")]
+    assert rows[0].equals(rows[1])
     for command in ("show", "verify", "recommend"):
         assert run([command, str(tmp_path / name)]).code == 0
 
