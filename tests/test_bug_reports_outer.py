@@ -134,7 +134,7 @@ def test_a_window_that_is_switched_off(on, first, key, tmp_path):
 
 
 def test_a_store_whose_name_holds_brackets(tmp_path):
-    case, seeds = _input("path-01"), 5
+    case = _input("path-01")
     base = PipelineConfig(duration_seconds=120)
     store, sibling = tmp_path / "run[1]", tmp_path / "run1"
     run_sweep(base.replace(duration_seconds=240), case["axes"], seeds=2, store=sibling, tables=case["tables"])
@@ -153,7 +153,7 @@ def test_other_special_characters_in_a_stores_name(tmp_path):
     base = PipelineConfig(duration_seconds=120)
     run_sweep(base.replace(duration_seconds=240), {"max_lag": [0, 1]}, seeds=2, store=tmp_path / "aXb")
     for name in case["stores"]:
-        run_sweep(base, {"max_lag": [0, 1]}, seeds=2, store=tmp_path / name, tables=["batches"])
+        run_sweep(base, {"max_lag": [0, 1]}, seeds=3, store=tmp_path / name, tables=["batches"])
         trace = ["trace", str(tmp_path / name), "--cell", "max_lag=0", "-o", str(tmp_path / "trace.json")]
         answers = [run([command, str(tmp_path / name)]) for command in ("show", "verify", "recommend")]
         assert [answer.code for answer in (*answers, run(trace))] == [0, 0, 0, 0]
