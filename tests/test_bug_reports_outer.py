@@ -140,9 +140,7 @@ def test_a_store_whose_name_holds_brackets(tmp_path):
     run_sweep(base.replace(duration_seconds=240), case["axes"], seeds=2, store=sibling, tables=case["tables"])
     run_sweep(base, case["axes"], seeds=3, store=store, tables=["batches"])
     assert run(["verify", str(store)]).code == _expected("path-01")["verify_exit_code"]
-    run_sweep(
-        base, {"max_lag": [0, 1, 2], "sync_cadence": [1, 2]}, seeds=seeds, store=store, tables=["batches"]
-    )
+    run_sweep(base, {"max_lag": [0, 1, 2], "sync_cadence": [1, 2]}, seeds=5, store=store, tables=["batches"])
 
     assert read_table(store, "batches").collect().height == 193
     assert run(["verify", str(store)]).code == 0

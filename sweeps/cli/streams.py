@@ -85,8 +85,9 @@ def _steadfast(stream: TextIO, *, may_fail: bool) -> TextIO:
     if binary is None:  # a stream of text only, as tests and notebooks put in place
         return stream
     stream.flush()
+    steadfast: Any = _Steadfast(binary, may_fail=may_fail)
     return io.TextIOWrapper(
-        _Steadfast(binary, may_fail=may_fail),
+        steadfast,
         encoding=stream.encoding,
         errors=NEAR_CHARACTERS,
         newline="",

@@ -112,7 +112,7 @@ class Columns:
                 way_out = nearest(name, present) or f"It has {', '.join(map(repr, present)) or 'none'}."
                 raise ConfigError("column", f"must be a column of {self.path.name}", name, way_out)
 
-    def _unreadable(self, error: Exception) -> ConfigError:
+    def _unreadable(self, error: BaseException) -> ConfigError:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return ConfigError("path", "must be a well-formed file", str(self.path), f"Reader: {reason}.")
 

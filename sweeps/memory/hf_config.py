@@ -6,7 +6,7 @@ one is refused rather than guessed, since a wrong bias or norm makes a total tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...kernels.errors import ConfigError, nearest
@@ -54,7 +54,7 @@ def _need(config: Mapping[str, Any], *names: str, default: Any = _MISSING) -> An
     return default
 
 
-def _texts(config: Mapping[str, Any], name: str) -> list[Any] | None:
+def _texts(config: Mapping[str, Any], name: str) -> Sequence[Any] | None:
     """Take a list of words or numbers, if the config has one."""
     value = config.get(name)
     if value is not None and not isinstance(value, list | tuple):

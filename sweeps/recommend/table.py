@@ -173,7 +173,7 @@ def choice_table(
         mean_interval(cell_values(ds, "mean_lag"), confidence)[0],
         np.nan_to_num(ess, nan=-1.0),
         _places([axes[name] for name in setting_axes], [axes[name] for name in nobody], len(cells)),
-        working.any(axis=-1),
+        np.asarray(working.any(axis=-1)),
     )
 
 
