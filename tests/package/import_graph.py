@@ -24,7 +24,7 @@ FLOORS = (
     ("kernels.pipeline", "kernels.staleness", "kernels.overlap", "kernels.sync", "kernels.recovery"),
     ("kernels.contract", "kernels.masks", "kernels.admission_rules"),
     ("kernels",),
-    ("sweeps.files", "sweeps.json_text"),
+    ("sweeps.files", "sweeps.json_text", "sweeps.user_files"),
     ("sweeps.frame_files", "sweeps.checks"),
     ("sweeps.laws", "sweeps.memory", "sweeps.records"),
     ("sweeps.config",),
