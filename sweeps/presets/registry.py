@@ -50,7 +50,7 @@ def find_preset(name: str) -> Preset:
     'typical'
     """
     presets = all_presets()
-    if name not in presets:
+    if not isinstance(name, str) or name not in presets:
         hint = nearest(str(name), presets) or f"Known: {', '.join(presets)}."
         raise ConfigError("preset", "must be a known preset", name, hint)
     return presets[name]
