@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import Integers, broadcast, plain, real_numbers, whole_numbers
+from ._arguments import Integers, broadcast, plain, real_numbers, whole_numbers, within_float64
 
 _LARGEST = 2**31 - 1
 
 
+@within_float64
 def staleness_capacity(
     *,
     max_staleness: ArrayLike,
@@ -68,6 +69,7 @@ def staleness_capacity(
     return plain(np.minimum(most - busy, (behind + version + 1) * batch - (done + busy)))
 
 
+@within_float64
 def staleness_budget(
     *,
     updates_per_sync: ArrayLike,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ..errors import ConfigError
-from ._exact import Exact, check_divides, count
+from ._exact import Exact, check_divides, one_count
 from .kv_cache import heads_on_rank
 from .parameters import PARTS, ParameterTensor, parameter_tensors
 from .shapes import ModelShape
@@ -98,9 +98,9 @@ def parameters_on_rank(
     >>> parameters_on_rank(llama, tensor_parallel=2).most_loaded
     4015263744
     """
-    ranks = count("tensor_parallel", tensor_parallel, minimum=1)
-    stages = count("pipeline_parallel", pipeline_parallel, minimum=1)
-    spread = count("expert_parallel", expert_parallel, minimum=1)
+    ranks = Exact(one_count("tensor_parallel", tensor_parallel, minimum=1))
+    stages = Exact(one_count("pipeline_parallel", pipeline_parallel, minimum=1))
+    spread = Exact(one_count("expert_parallel", expert_parallel, minimum=1))
     check_divides("pipeline_parallel", stages, "num_layers", Exact(shape.num_layers))
     check_divides("tensor_parallel", ranks, "num_heads", Exact(shape.num_heads))
     if shape.dense_layers:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers
+from .._arguments import Floats, broadcast, plain, real_numbers, within_float64
 from ..errors import ConfigError, nearest
 from .cost import expected_overhead_fraction
 
@@ -102,6 +102,7 @@ _RULES = {
 METHODS = tuple(_RULES)
 
 
+@within_float64
 def optimal_checkpoint_interval(
     checkpoint_seconds: ArrayLike,
     mtbf_seconds: ArrayLike,
@@ -201,6 +202,7 @@ class CheckpointCadence:
     checkpoints_per_failure: Floats
 
 
+@within_float64
 def checkpoint_cadence(
     interval_seconds: ArrayLike,
     *,

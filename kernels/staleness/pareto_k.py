@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import real_numbers
+from .._arguments import one_number
 from ..errors import ConfigError
 from .ess import effective_sample_size
 from .ragged import float_values
@@ -116,7 +116,7 @@ def pareto_khat(log_weights: ArrayLike, *, relative_efficiency: float = 1.0) -> 
     (0.5, 0.67, True)
     """
     values = float_values("log_weights", log_weights).reshape(-1)
-    efficiency = float(real_numbers("relative_efficiency", relative_efficiency, above=0))
+    efficiency = one_number("relative_efficiency", relative_efficiency, above=0)
     ess = float(effective_sample_size(log_weights=values))  # refuses NaN and plus infinity
     count = values.size
     tail_count = math.ceil(min(count / 5, 3 * math.sqrt(count / efficiency))) if count else 0

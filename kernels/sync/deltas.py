@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers, within_float64
 from ..errors import ConfigError
 
 _ENCODINGS = ("index", "bitmap")
@@ -20,6 +20,7 @@ _BFLOAT16_DIGITS = 8  # binary digits of the significand, the implicit one inclu
 _SMALLEST_EXPONENT = -125  # of the smallest normal number, in frexp's counting: 0.5 * 2**-125
 
 
+@within_float64
 def delta_payload_bytes(
     parameters: ArrayLike,
     changed_fraction: ArrayLike,
@@ -85,6 +86,7 @@ def _to_bfloat16(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.ldexp(np.rint(np.ldexp(numbers, -spacing_exponent)), spacing_exponent)
 
 
+@within_float64
 def bf16_update_visible(weight: ArrayLike, update: ArrayLike) -> bool | NDArray[np.bool_]:
     """Tell whether an update of a master weight changes its published bfloat16 copy.
 
