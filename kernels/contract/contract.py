@@ -116,7 +116,7 @@ class RolloutContract:
         eos = None
         if eos_token_ids is not None:
             ids = np.atleast_1d(whole_numbers("eos_token_ids", eos_token_ids, minimum=0))
-            eos = frozenset(ids.tolist())
+            eos = frozenset(ids.reshape(-1).tolist())
         self.limits = ContractLimits(eos_token_ids=eos, encode=encode, **whole)
 
     def check(self, record: object) -> RecordCheck:
@@ -231,12 +231,16 @@ def batch_contract_errors(
     """
     contract, warnings = RolloutContract(**limits), flag("warnings", warnings)
     size = None if group_size is None else one_whole("group_size", group_size, minimum=1)
-    if isinstance(records, Mapping | str | bytes) or not isinstance(records, Iterable):
+    try:
+        each = None if isinstance(records, Mapping | str | bytes) else iter(records)
+    except Exception:  # a foreign object may raise anything when it is asked for its items
+        each = None
+    if each is None:
         way_out = "Give a list, also for one record."
         return [make_finding("record_type", "records", "must be a list of records", records, way_out)]
     batch = BatchCheck(group_size=size)
     findings: list[ContractFinding] = []
-    for place, record in enumerate(records):
+    for place, record in enumerate(each):
         check = contract.check(record)
         batch.add(place, check)
         for found in check.findings:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ConfigError, Words, nearest
+from .._arguments import choice
+from ..errors import Words
 
 REQUIRED = (
     "sample_id",
@@ -209,11 +210,8 @@ def schema_named(name: str) -> RecordSchema:
     >>> schema_named("areal").label("token_versions")
     'output_versions'
     """
-    for schema in _SCHEMAS:
-        if schema.name == name:
-            return schema
-    way_out = nearest(str(name), SCHEMA_NAMES) or "Rename the fields before the check."
-    raise ConfigError("schema", f"must be one of {', '.join(SCHEMA_NAMES)}", name, way_out)
+    choice("schema", name, SCHEMA_NAMES, way_out="Rename the fields before the check.")
+    return next(schema for schema in _SCHEMAS if schema.name == name)
 
 
 def better_schema(schema: RecordSchema, record: Mapping[str, Any]) -> RecordSchema | None:

@@ -183,10 +183,12 @@ def check_table(minimum: int, cdf: Any) -> np.ndarray:
     >>> check_table(5, [0.5, 1.0]).tolist()
     [0.5, 1.0]
     """
-    if not is_whole(minimum) or not 1 <= minimum <= 2**52:
+    if is_whole(minimum) and minimum > 2**52:
+        raise ConfigError("minimum", "must be at most 2**52", minimum, "Give the law in tokens.")
+    if not is_whole(minimum) or minimum < 1:
         raise ConfigError(
             "minimum",
-            "must be a whole number of at least 1 and at most 2**52",
+            "must be a whole number of at least 1",
             minimum,
             "A response has a token.",
         )

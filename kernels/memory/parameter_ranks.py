@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .._arguments import instance
 from ..errors import ConfigError
 from ._exact import Exact, check_divides, one_count
 from .kv_cache import heads_on_rank
@@ -98,6 +99,7 @@ def parameters_on_rank(
     >>> parameters_on_rank(llama, tensor_parallel=2).most_loaded
     4015263744
     """
+    instance("shape", shape, ModelShape, "Build one, or read a model's config.")
     ranks = Exact(one_count("tensor_parallel", tensor_parallel, minimum=1))
     stages = Exact(one_count("pipeline_parallel", pipeline_parallel, minimum=1))
     spread = Exact(one_count("expert_parallel", expert_parallel, minimum=1))

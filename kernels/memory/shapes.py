@@ -23,7 +23,7 @@ def _check_fields(shape: Any, optional: tuple[str, ...] = ()) -> None:
     """Check the whole-number fields of a shape: at least 1, or at least 0 for the optional ones."""
     for field in fields(shape):
         value = getattr(shape, field.name)
-        if field.type in ("int", "int | None") and value is not None:
+        if field.type == "int" or (field.type == "int | None" and value is not None):
             least = 0 if field.name in optional else 1
             object.__setattr__(shape, field.name, one_count(field.name, value, least))
         elif field.type == "bool" and not isinstance(value, bool):

@@ -73,9 +73,8 @@ def boolean_mask(name: str, mask: ArrayLike) -> NDArray[np.bool_]:
     >>> boolean_mask("mask", [1, 0])
     array([ True, False])
     """
-    array = foreign_array(
-        name, mask, rule="must hold only True and False, or 1 and 0", way_out="Give a mask."
-    )
+    rule = "must hold only True and False, or 1 and 0"
+    array = foreign_array(name, mask, rule=rule, way_out="Give a mask.")
     if array.dtype == np.bool_:
         return array
     if array.dtype.kind not in "iuf" or not np.isin(array, (0, 1)).all():

@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers, within_float64
-from ..errors import ConfigError
+from .._arguments import Floats, broadcast, choice, plain, real_numbers, whole_numbers, within_float64
 
 _ENCODINGS = ("index", "bitmap")
 _BFLOAT16_DIGITS = 8  # binary digits of the significand, the implicit one included
@@ -65,9 +64,8 @@ def delta_payload_bytes(
     >>> delta_payload_bytes(600_000_000, 0.05, encoding="bitmap")
     135000000.0
     """
-    if encoding not in _ENCODINGS:
-        way_out = f"Choose one of {', '.join(_ENCODINGS)}."
-        raise ConfigError("encoding", "must name a known encoding", encoding, way_out)
+    way_out = f"Choose one of {', '.join(_ENCODINGS)}."
+    choice("encoding", encoding, _ENCODINGS, rule="must name a known encoding", way_out=way_out)
     count, fraction, value, index = broadcast(
         parameters=whole_numbers("parameters", parameters, minimum=0),
         changed_fraction=real_numbers("changed_fraction", changed_fraction, minimum=0, maximum=1),
