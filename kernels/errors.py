@@ -202,5 +202,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("max_policy_lagg", ["max_policy_lag", "seed"])
     "Did you mean 'max_policy_lag'?"
     """
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    if not isinstance(name, str):
+        return ""
+    close = get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else ""

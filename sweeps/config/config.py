@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from ...kernels.errors import ConfigError
-from ..checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
+from ..checks import Flag, RealNumber, TokenCount, WholeNumber, flag_of, mapping_of, raise_config_error
 from ..laws.lengths import LengthLaw, SecondsLaw
 from .help_text import level_of, show_fields
 from .rules import contradictions
@@ -236,7 +236,7 @@ class PipelineConfig(BaseModel):
         self, name: str, fields: Mapping[str, Any], rebuild: Callable[..., PipelineConfig]
     ) -> None:
         """Keep the preset that the rules came from, and the function that makes them again."""
-        self._preset, self._rebuild = (name, dict(fields)), rebuild
+        self._preset, self._rebuild = (name, mapping_of("fields", fields, "Give field names.")), rebuild
 
     @property
     def preset(self) -> tuple[str, dict[str, Any]] | None:
@@ -275,7 +275,7 @@ class PipelineConfig(BaseModel):
         """
         plain = self.model_dump(mode="python")
         plain["limits"] = [limit.model_dump() for limit in self.limits]
-        if full:
+        if flag_of("full", full):
             return plain
         defaults = _defaults()
         return {

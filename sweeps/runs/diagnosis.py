@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...kernels._arguments import instance
 from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..config.rules import ticks
@@ -65,6 +66,8 @@ def explain_stall(config: PipelineConfig, result: PipelineResult) -> str:
     stalled, last progress at 16.1 s: max_queue_tokens (1000) closes admission before the queue holds
     batch_tokens (9000).
     """
+    instance("config", config, PipelineConfig, "Give the configuration of the run.")
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
     status = progress_status(config, result)
     if status == PROGRESSING:
         return ""
@@ -171,7 +174,7 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     >>> phase_bounds(config)
     PhaseBounds(generation_seconds=1.0, training_seconds=2.0)
     """
-    law = config.response_length
+    law = instance("config", config, PipelineConfig, "Build one, as PipelineConfig().").response_length
     share = np.diff(law.cdf, prepend=0.0)
     tokens = law.minimum + np.arange(len(law.cdf))
     seconds = config.rollout_overhead_seconds + tokens / config.decode_tokens_per_second

@@ -53,6 +53,8 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     field = AXIS_FIELDS.get(name, name)
     if is_knob(field):
         return _checked_knob(field, where)
+    if not isinstance(name, str):
+        raise ConfigError(where, "must be named by a text", name, "Name a field.")
     if field == "seed":
         raise ConfigError(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list.")
     if field == SYSTEM:
@@ -123,7 +125,7 @@ def is_whole(field: str) -> bool:
 
 def read_none(field: str, value: Any) -> Any:
     """Turn the text ``none`` into None where the field allows it (TOML has no null)."""
-    return None if value == "none" and isinstance(value, str) and allows_none(field) else value
+    return None if isinstance(value, str) and value == "none" and allows_none(field) else value
 
 
 def checked_value(field: str, value: Any, where: str) -> Any:

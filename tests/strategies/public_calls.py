@@ -11,7 +11,6 @@ import copy
 import dataclasses
 import inspect
 import random
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import date
