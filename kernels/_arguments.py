@@ -391,7 +391,7 @@ def one_whole(name: str, value: Any, **bounds: Any) -> int:
 
 def _one(name: str, value: Any, numbers: NDArray[Any]) -> Any:
     if numbers.ndim:
-        raise ConfigError(name, "must be one number", value, "Give a single number, not an array.")
+        raise ConfigError(name, "must be one number", value, "Give a single number.")
     return numbers
 
 

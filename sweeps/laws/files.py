@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
+from ..checks import path_of
 from .checks import (
     SECONDS_RULE,
     WHOLE_RULE,
@@ -50,7 +50,7 @@ class Columns:
     """
 
     def __init__(self, path: AnyPath, names: Sequence[str]) -> None:
-        self.path = Path(path)
+        self.path = path_of("path", path)
         for name in names:
             if not isinstance(name, str):
                 raise ConfigError("column", "must be a column's name", name, "Give it as text.")

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels._arguments import is_number
 from ...kernels.errors import ConfigError
 
 
@@ -67,6 +68,10 @@ class TraceRows:
             raise ConfigError(
                 "groups", f"must have {tokens.size} values, as tokens", len(ids), "Give one id a row."
             )
+        for key in ids:
+            if not is_number(key) and not isinstance(key, str | bytes | bool | None):
+                way_out = "Give a text or a number for each row."
+                raise ConfigError("groups", "must be ids", key, way_out)
         number: dict[Any, int] = {}
         group = np.array([number.setdefault(key, len(number)) for key in ids], dtype=np.int64)
         order = np.argsort(group, kind="stable")

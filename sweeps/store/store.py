@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import StoreError
+from ..checks import path_of, text_of
 from ..execute.plan import CELLS, Part, plan_parts
 from ..execute.units import Box, intersection, unit_name, unit_of_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
@@ -330,7 +331,7 @@ def read_table(path: str | Path, table: str) -> polars.LazyFrame:
     """
     import polars
 
-    folder = table_path(Path(path), table)
+    folder = table_path(path_of("path", path), text_of("table", table, "Name a table of the store."))
     if not any(folder.glob("*.parquet")):
         raise StoreError(
             "table", "must be one that the store keeps", table, "Run with --tables, or look into tables/."

@@ -11,10 +11,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 
+from ...kernels._arguments import instance
+from ..checks import WholeNumber, checked, flag_of, path_of
 from ..execute.plan import CELLS, Part, guessed_run_seconds
 from ..execute.progress import Progress
 from ..execute.threads import checked_threads, run_units
@@ -113,7 +116,16 @@ def verify_store(
     StoreError
         If there is no store, or its metadata cannot be read.
     """
-    store = SweepStore(Path(folder))
+    sample = checked(WholeNumber, "sample", sample, low=0, high=2**53)
+    everything = flag_of("everything", everything)
+    workers = checked_threads(threads)
+    if progress is None:
+        progress = Progress()
+    instance("progress", progress, Progress, "Leave it out, or give a Progress.")
+    if cancel is None:
+        cancel = threading.Event()
+    instance("cancel", cancel, Event, "Leave it out, or give a threading.Event.")
+    store = SweepStore(path_of("folder", folder))
     report = VerifyReport(store.folder, bool(store.attributes["complete"]))
     _check_arrays(store, report)
     if report.findings:
@@ -125,9 +137,7 @@ def verify_store(
         for unit in part.layout.units():
             _check_unit(store, part, unit, report)
     chosen = _chosen_runs(store, sample, everything, cell)
-    _run_again(
-        store, chosen, report, checked_threads(threads), progress or Progress(), cancel or threading.Event()
-    )
+    _run_again(store, chosen, report, workers, progress, cancel)
     return report
 
 
