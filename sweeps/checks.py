@@ -208,6 +208,8 @@ def path_of(field: str, value: Any) -> Path:
     try:
         path = Path(value)
         path.exists()
+        if "\0" in str(path):
+            raise ValueError("a zero byte in it")
     except TypeError:
         raise ConfigError(field, "must be a path", value, way_out) from None
     except (OSError, ValueError) as error:  # too long, a zero byte, no encoding
@@ -289,7 +291,7 @@ def _rule_and_way_out(finding: Mapping[str, Any], known: Iterable[str]) -> tuple
 def nearest_literal(value: Any, expected: str) -> str:
     """Name the nearest of pydantic's quoted options, or ask for one of them."""
     options = [part.strip(" '") for part in expected.replace(" or ", ", ").split(",")]
-    return nearest(str(value), options) or "Choose one of them."
+    return nearest(value, options) or "Choose one of them."
 
 
 def raise_config_error(error: ValidationError, known: Iterable[str], prefix: str = "") -> NoReturn:

@@ -16,6 +16,7 @@ from ..results.cells import cell_coordinates, find_cell
 from ..results.frontier import ESS, THROUGHPUT, frontier
 from ..results.frontier_table import worth_a_look
 from ..results.words import short_label
+from ..runs.result import PipelineResult
 from .panels import heatmap_panels
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import xarray
 
     from ..results.frontier import Frontier
-    from ..runs.result import PipelineResult
 
 MOST_POINTS = 1500
 FIGURES = (THROUGHPUT, ESS, "mean_lag", "seconds_per_update", "effective_tokens_per_second")

@@ -35,7 +35,7 @@ from ...kernels.draws.length_table import (
     table_from_counts,
 )
 from ...kernels.errors import ConfigError
-from ..checks import flag_of
+from ..checks import flag_of, text_of
 from .base import FrozenLaw
 from .checks import lengths_from, one_real, one_whole, seconds_from, token_range
 from .distributions import normal_distribution, scipy_distribution
@@ -189,7 +189,8 @@ class LengthLaw(FrozenLaw):
                 "maximum", "must be given", None, "Give the longest response, as an engine's limit."
             )
         low, high = token_range(minimum, maximum)
-        values = distribution.cdf(np.arange(low, high + 1) + 0.5)
+        with np.errstate(all="ignore"):  # what comes of it is checked as a table
+            values = distribution.cdf(np.arange(low, high + 1) + 0.5)
         spec = {"law": "from_scipy", "name": name, "minimum": low, "maximum": high, **numbers}
         return cls._continuous(low, values, name, spec)
 
@@ -271,7 +272,7 @@ class LengthLaw(FrozenLaw):
         >>> law.minimum, law.maximum
         (11, 7121)
         """
-        kind, tokens, column = shipped_data(name)
+        kind, tokens, column = shipped_data(text_of("name", name, "Name a shipped law."))
         labels: dict[str, Any] = {"name": name, "source": source_text(name)}
         labels["spec"] = {"law": "shipped", "name": name}
         if kind == "pairs":

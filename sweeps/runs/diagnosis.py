@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...kernels._arguments import instance
+from ...kernels._arguments import instance, real_numbers
 from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..config.rules import ticks
@@ -220,6 +220,7 @@ def constraint_intervals(result: PipelineResult) -> polars.DataFrame:
         Columns ``start_ticks``, ``end_ticks``, ``busy_slots``, ``idle_slots``, ``slots_bound_by``,
         ``trainer_bound_by``.
     """
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
     import polars
 
     config = result.config
@@ -253,6 +254,7 @@ def length_bias(result: PipelineResult) -> polars.DataFrame:
         of ready groups), ``cancelled`` (members of running groups that had started), ``lost_share`` (of all
         that left; NaN if none did).
     """
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
     import polars
 
     law = result.config.response_length
@@ -288,6 +290,11 @@ def length_quantiles(
     ConfigError
         If the run did not record its rollouts.
     """
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
+    levels = np.atleast_1d(real_numbers("quantiles", quantiles, minimum=0, maximum=1))
+    if levels.ndim > 1 or not levels.size:
+        raise ConfigError("quantiles", "must be one row of fractions", quantiles, "Give (0.5, 0.9).")
+    quantiles = tuple(levels.tolist())
     import polars
 
     if not result.rollouts:

@@ -50,11 +50,11 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     >>> field_of_axis("max_lag"), field_of_axis("batch_tokens")
     ('max_policy_lag', 'batch_tokens')
     """
+    if not isinstance(name, str):
+        raise ConfigError(where, "must be named by a text", name, "Name a field.")
     field = AXIS_FIELDS.get(name, name)
     if is_knob(field):
         return _checked_knob(field, where)
-    if not isinstance(name, str):
-        raise ConfigError(where, "must be named by a text", name, "Name a field.")
     if field == "seed":
         raise ConfigError(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list.")
     if field == SYSTEM:

@@ -283,7 +283,7 @@ def open_sweep(path: str | Path) -> xarray.Dataset:
     """
     import xarray
 
-    folder = Path(path)
+    folder = path_of("path", path)
     folder = folder.parent if folder.name == ZARR_NAME else folder
     files = _open_files(folder)
     check_schema(files.attributes, folder)
@@ -332,7 +332,7 @@ def read_table(path: str | Path, table: str) -> polars.LazyFrame:
     import polars
 
     folder = table_path(path_of("path", path), text_of("table", table, "Name a table of the store."))
-    if not any(folder.glob("*.parquet")):
+    if not any(path_of("table", folder).glob("*.parquet")):
         raise StoreError(
             "table", "must be one that the store keeps", table, "Run with --tables, or look into tables/."
         )

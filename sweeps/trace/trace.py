@@ -23,12 +23,12 @@ from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked, mapping_of, path_of
 from ..files import write_atomically
 from ..frame_files import checked_folder
+from ..runs.result import PipelineResult
 from .events import DISCARDS, QUEUE, SLOTS, STEPS, TRAINER, trace_events
 from .tracks import Tracks, tracks_of
 
 if TYPE_CHECKING:
     from ..config.config import PipelineConfig
-    from ..runs.result import PipelineResult
 
 MOST_EVENTS = 1_000_000  # about 130 MB of JSON; the viewers stagger beyond
 
