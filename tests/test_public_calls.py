@@ -6,6 +6,7 @@ The functions are listed, not named here: one that has no valid call in ``strate
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from strategies.odd_calls import odd_call
@@ -37,3 +38,11 @@ def test_odd_values_end_in_an_answer_or_in_an_error_of_ours(name):
     outcomes = [odd_call(name, function, call, {place: value}) for place, value in tried]
 
     assert [outcome for outcome in outcomes if outcome.is_fault] == []
+
+
+def test_a_slice_of_the_long_run_finds_no_fault():
+    import runpy
+
+    fuzz = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "fuzz_calls.py"))["fuzz"]
+
+    assert [outcome for outcome in fuzz(1000, seed=1) if outcome.is_fault] == []

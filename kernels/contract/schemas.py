@@ -110,7 +110,9 @@ def _slime_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(versions, list | tuple) and versions:
         # slime stamps each generation call with a text; the oldest call is the record's version.
         numbers = [int(v) if isinstance(v, str) and v.isdecimal() and len(v) < 19 else v for v in versions]
-        ours["policy_version"] = min(numbers) if all(type(v) is int for v in numbers) else numbers[0]
+        # One stamp that cannot be read may be of any age, so it is what the record is judged by.
+        unread = [v for v in numbers if type(v) is not int]
+        ours["policy_version"] = unread[0] if unread else min(numbers)
     return ours
 
 

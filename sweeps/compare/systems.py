@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...kernels._arguments import listed
+from ...kernels._arguments import instance, listed
 from ...kernels.errors import ConfigError
 from ..checks import flag_of, mapping_of
 from ..config.config import PipelineConfig
@@ -220,6 +220,8 @@ def compare_systems(
     Cancelled
         If it was asked to stop.
     """
+    way_out = "Give what compared_systems returns."
+    systems = [instance("systems", system, System, way_out) for system in listed("systems", systems, way_out)]
     spec = comparison_spec(systems, seeds)
     ds = run_spec(spec, store=store, executor=executor, threads=threads, progress=progress, cancel=cancel)
     if "reason" in ds:

@@ -201,7 +201,7 @@ def _general_result() -> Any:
 @cache
 def _store() -> str:
     ls.run_sweep(BASE, {"max_lag": [0, 1]}, 2, store="a-store", tables=["batches"])
-    return "a-store"
+    return str(Path("a-store").resolve())
 
 
 def _run() -> Any:
