@@ -79,8 +79,8 @@ def staleness_budget(
 ) -> Integers:
     """Return how many samples verl 0.9.1 (fully async) admits between two publications.
 
-    ``int(batch_size * batches_per_update * (staleness_threshold + 1) * updates_per_sync)``, in this order: what
-    is trained in between plus a share that may be left over. A fraction of a sample is dropped, as there.
+    ``int(batch_size * batches_per_update * (staleness_threshold + 1) * updates_per_sync)``, in this order:
+    what is trained in between plus a share that may be left over. A fraction of a sample is dropped, as there.
 
     Parameters
     ----------
@@ -110,5 +110,5 @@ def staleness_budget(
         batch_size=whole_numbers("batch_size", batch_size, minimum=1, maximum=limit),
         staleness_threshold=real_numbers("staleness_threshold", staleness_threshold, minimum=0, maximum=1000),
     )
-    # In verl's own order: another order of the products gives another whole number where the share is a tenth.
+    # In verl's own order: with a share such as 0.15 another order of the products gives another whole number.
     return plain(np.floor((size * batches) * (share + 1.0) * updates).astype(np.int64))
