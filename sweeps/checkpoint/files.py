@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...kernels._arguments import instance
 from ...kernels.errors import CheckpointError, Finding
+from ..checks import path_of
 from ..files import TEMPORARY_SUFFIX, sync_file, sync_folder, write_atomically
 from .manifest import (
     MANIFEST_NAME,
@@ -70,7 +72,8 @@ def save_checkpoint(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
     CheckpointError
         If it cannot be written, or a file that it names is missing or differs; an older file is untouched.
     """
-    target = _target(Path(path))
+    instance("manifest", manifest, Manifest, "Give what make_checkpoint returned.")
+    target = _target(path_of("path", path))
     _check_files(manifest, target.parent)
     text = json.dumps(manifest.payload, indent=1, allow_nan=False) + "\n"
     try:
@@ -115,7 +118,7 @@ def load_checkpoint(
     CheckpointError
         If it was altered, cut short, is of another schema, or a component differs that was not named.
     """
-    target = _manifest_file(Path(path))
+    target = _manifest_file(path_of("path", path))
     manifest = read_manifest(target)
     _check_files(manifest, target.parent)
     checked = refuse_changed_components(manifest, components, allow_changed, str(target))
@@ -142,7 +145,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     Manifest
         For looking at; resume with :func:`load_checkpoint`.
     """
-    target = _manifest_file(Path(path))
+    target = _manifest_file(path_of("path", path))
     try:
         text = target.read_bytes()
     except OSError as error:
@@ -195,7 +198,7 @@ def latest_checkpoint(
     """
     skipped: list[Skipped] = []
     damaged = False
-    for path in _entries(Path(folder)):
+    for path in _entries(path_of("folder", folder)):
         unfinished = _unfinished(path)
         if unfinished:
             skipped.append(Skipped(path, unfinished))

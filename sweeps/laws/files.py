@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
+from ..checks import path_of
 from ..user_files import decoded, parse_json, read_bytes, table_errors
 from .checks import (
     SECONDS_RULE,
@@ -50,9 +50,7 @@ class Columns:
     """
 
     def __init__(self, path: AnyPath, names: Sequence[str]) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise ConfigError("path", "must be a file's name", path, "Give it as text.")
-        self.path = Path(path)
+        self.path = path_of("path", path)
         for name in names:
             if not isinstance(name, str):
                 raise ConfigError("column", "must be a column's name", name, "Give it as text.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...kernels.errors import ConfigError, nearest
-from ..checks import Flag, RealNumber, checked
+from ..checks import Flag, RealNumber, checked, mapping_of
 
 LARGEST_KNOB = 2**52  # rules multiply knobs; what comes out must be a number that a field takes or refuses
 KnobValue = int | float | bool | str | None
@@ -153,6 +153,7 @@ class Preset:
             For an unknown knob or a bad value.
         """
         by_name = {knob.name: knob for knob in self.knobs}
+        knobs = mapping_of(self.name, knobs, "Give knob names and values.")
         for name in knobs:
             if name not in by_name:
                 hint = nearest(name, by_name) or f"Its knobs: {', '.join(by_name) or 'none'}."

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
+from ..checks import texts_of
 from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS
 
@@ -188,6 +189,7 @@ def scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str,
     axes = axis_names(ds)
     if asked is None:
         return tuple(name for name in axes if name in SCENARIO_FIELDS)
+    asked = texts_of("scenarios", asked, "Name axes of the sweep.")
     for name in asked:
         if name not in axes:
             hint = nearest(name, axes) or f"Axes: {', '.join(axes)}."

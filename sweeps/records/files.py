@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ...kernels.contract.findings import ContractFinding
 from ...kernels.errors import ConfigError, ContractError, Finding
+from ..checks import path_of
 from ..user_files import exact_path, table_errors
 
 MAX_LINE_BYTES = 64 * 2**20
@@ -282,7 +283,7 @@ def read_records(path: str | Path) -> Iterator[Any]:
     ContractError
         At a line that cannot be read; the text names it.
     """
-    for line in record_lines(Path(path)):
+    for line in record_lines(path_of("path", path)):
         if line.readable:
             yield line.record
         elif not line.blank:

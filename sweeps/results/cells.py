@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels._arguments import is_whole
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.pipeline.metrics import with_nan
+from ..checks import sweep_dataset, text_of
 from ..spec.carried import spec_of
 from ..spec.cells import find_cell as place_in_spec
 
@@ -33,6 +35,7 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
         For an unknown metric; the nearest known one is named.
     """
     _check_seeds(ds)
+    text_of("metric", metric, "Name a metric of the dataset.")
     if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
         known = [str(name) for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError("metric", "must be one of the dataset's", metric, nearest(metric, known))
@@ -42,6 +45,7 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
 
 
 def _check_seeds(ds: xarray.Dataset) -> None:
+    sweep_dataset(ds)
     if "seed" not in ds.dims:
         raise ConfigError(
             "dataset", "must have the dimension seed", dict(ds.sizes), "Select seeds as [0], not as 0."
@@ -50,7 +54,7 @@ def _check_seeds(ds: xarray.Dataset) -> None:
 
 def axis_names(ds: xarray.Dataset) -> list[str]:
     """Name the swept axes of a dataset, in order; for a design of points, the points' coordinates."""
-    dims = [str(dim) for dim in ds["status"].dims if dim != "seed"]
+    dims = [str(dim) for dim in sweep_dataset(ds)["status"].dims if dim != "seed"]
     if dims == ["point"]:
         return [
             str(name) for name in ds.coords if ds[name].dims == ("point",) and name not in {"cell", "point"}
@@ -99,7 +103,7 @@ def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
 
     cells, _ = cell_coordinates(ds)
     wanted: Any = cell
-    if isinstance(cell, Mapping) or not np.isin(cells, cell).any():
+    if isinstance(cell, Mapping) or not is_whole(cell) or not np.isin(cells, cell).any():
         spec = spec_of(ds)  # it words what is wrong, and knows labels and fields
         wanted = int(spec.cell_ids.reshape(-1)[place_in_spec(spec, cell)])
     found = np.flatnonzero(cells == int(wanted))

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...kernels.intervals import mean_interval
 from ...kernels.pipeline.metrics import with_nan
+from ..checks import confidence_of, text_of
 from ..runs.status import DONE
 from ..spec.carried import spec_of
 from .cells import axis_names, cell_coordinates, cell_values, find_cell
@@ -167,7 +168,10 @@ def frontier(
     """
     import polars as pl
 
+    confidence = confidence_of(confidence)
     spec = spec_of(ds)
+    text_of("throughput", throughput, "Name a metric.")
+    text_of("ess", ess, "Name a metric.")
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
     columns = _cell_table(ds, metrics, confidence)
     columns["on_frontier"] = nondominated(columns[throughput], columns[ess])
@@ -268,6 +272,7 @@ def paired_difference(
     ConfigError
         For an unknown metric or cell.
     """
+    confidence = confidence_of(confidence)
     values = cell_values(ds, metric)
     cells, _ = cell_coordinates(ds)
     row, other = find_cell(ds, cell), find_cell(ds, reference)

@@ -91,7 +91,7 @@ def axis_description(field: str) -> str:
     Examples
     --------
     >>> axis_description("max_policy_lag")
-    'largest lag, in versions, that may be trained'
+    'largest lag, in versions, that may be trained; of a batch's updates the first'
     >>> axis_description("system")
     'the real system whose rules hold: a preset, with its knobs'
     """
@@ -131,7 +131,7 @@ def is_whole(field: str) -> bool:
 
 def read_none(field: str, value: Any) -> Any:
     """Turn the text ``none`` into None where the field allows it (TOML has no null)."""
-    return None if value == "none" and isinstance(value, str) and allows_none(field) else value
+    return None if isinstance(value, str) and value == "none" and allows_none(field) else value
 
 
 def checked_value(field: str, value: Any, where: str) -> Any:

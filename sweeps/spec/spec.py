@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ..checks import WholeNumber, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig, field_level
 from .axes import PRESET_PREFIX, identity, is_field, numbers_beside_none, plain
 from .constraints import kept_cells
@@ -161,6 +162,7 @@ class SweepSpec:
         ConfigError
             If the cell's settings contradict each other.
         """
+        cell = checked(WholeNumber, "cell", cell, low=0, high=self.design.size - 1)
         settings = self.design.settings(cell)
         changes: dict[str, Any] = {
             name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()
