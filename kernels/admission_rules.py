@@ -80,7 +80,7 @@ def staleness_budget(
     """Return how many samples verl 0.9.1 (fully async) admits between two publications.
 
     ``int(batch_size * batches_per_update * (staleness_threshold + 1) * updates_per_sync)``, in this order:
-    what is trained in between plus a share that may be left over. A fraction of a sample is dropped, as there.
+    what is trained in between plus a share that may be left over. A fraction of a sample is dropped.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ likely rows, without a table.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -164,8 +164,9 @@ class Table(Protocol):
 
 def _checked_table(table: Table) -> Table:
     """Check that something has the three parts of a table, in the types that the kernel takes."""
-    parts = (getattr(table, "minimum", None), getattr(table, "cdf", None), getattr(table, "guide", None))
-    minimum, cdf, guide = parts
+    minimum: Any = getattr(table, "minimum", None)
+    cdf: Any = getattr(table, "cdf", None)
+    guide: Any = getattr(table, "guide", None)
     arrays = all(isinstance(part, np.ndarray) and part.ndim == 1 and part.size for part in (cdf, guide))
     if not is_whole(minimum) or not arrays or cdf.dtype != np.float64 or guide.dtype != np.int64:
         raise ConfigError("table", "must be a LengthTable or a law", table, "Make it by make_length_table.")
