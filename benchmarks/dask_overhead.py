@@ -114,7 +114,7 @@ def _write_seconds(rounds: int) -> dict[str, object]:
         store, lock = create_store(Path(folder) / "sweep", spec)
         part, unit = store.part("cells"), (0, 0, 0)
         cells, seeds = len(part.layout.cells(unit)), part.layout.chunks[-1]
-        work = make_work(store, part, unit, np.ones((cells, seeds), bool), known=False)
+        work = make_work(store, part, unit, np.ones((cells, seeds), bool))
         rng = np.random.default_rng(0)
         for name, values in work.arrays.metrics.items():
             whole = values.dtype.kind == "i"
@@ -132,7 +132,7 @@ def _write_seconds(rounds: int) -> dict[str, object]:
             store.files.write({name: array.reshape(shape) for name, array in some.items()}, box)
             metrics.append(time.perf_counter() - began)
             began = time.perf_counter()
-            write_work(store, work, known=False)
+            write_work(store, work)
             everything.append(time.perf_counter() - began)
         size = sum(store.files.chunk_file(name, unit).stat().st_size for name in variable_table(part))
         lock.release()

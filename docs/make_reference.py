@@ -18,6 +18,7 @@ from lagsweep import kernels
 from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, sub_command
 from lagsweep.sweeps.config.config import PipelineConfig, field_level
+from lagsweep.sweeps.config.help_text import LAYERS
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -109,14 +110,16 @@ def _fields() -> list[str]:
     lines = [
         "## Settings of a pipeline",
         "",
-        "Fields of `PipelineConfig`, flags of the command line, and axes of a sweep.",
+        "Fields of `PipelineConfig`, flags of the command line, axes of a sweep. The core is always there;",
+        "options of generation (how decoding and publications go) and rules (groups, batches, admission,",
+        "stale work) are off by default.",
         "",
     ]
-    lines += ["| field | level | default | meaning |", "| --- | ---: | --- | --- |"]
+    lines += ["| field | layer | default | meaning |", "| --- | --- | --- | --- |"]
     for name, field in PipelineConfig.model_fields.items():
         default = "lognormal, median 300, sigma 0.6, 16…2048" if name == "response_length" else field.default
         shown = "none" if default is None else default
-        lines.append(f"| `{name}` | {field_level(name)} | {shown} | {field.description} |")
+        lines.append(f"| `{name}` | {LAYERS[field_level(name)]} | {shown} | {field.description} |")
     return [*lines, ""]
 
 
@@ -124,7 +127,7 @@ def _metrics() -> list[str]:
     lines = [
         "## What a run reports",
         "",
-        "Variables of a sweep's dataset; the second table for levels 2 and 3 only.",
+        "Variables of a sweep's dataset; the second table where an option of generation or rules is used.",
         "",
     ]
     for table in (METRICS, GENERAL_METRICS):

@@ -432,7 +432,7 @@ def choice(name: str, value: Any, options: Sequence[str], *, rule: str = "", way
     raise ConfigError(name, rule or f"must be one of {', '.join(options)}", value, near or way_out)
 
 
-def instance(name: str, value: Made, kind: type, way_out: str) -> Made:
+def instance(name: str, value: Any, kind: type, way_out: str) -> Any:
     """Check that an argument is an object of a class of ours.
 
     Raises

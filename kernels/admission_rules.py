@@ -6,6 +6,8 @@ overtaken by any number of updates.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -66,7 +68,12 @@ def staleness_capacity(
         running=whole_numbers("running", running, minimum=0),
         concurrency_limit=whole_numbers("concurrency_limit", concurrency_limit, minimum=1),
     )
-    return plain(np.minimum(most - busy, (behind + version + 1) * batch - (done + busy)))
+    return plain(np.minimum(most - busy, staleness_room(behind, version, batch, done, busy)))
+
+
+def staleness_room(max_staleness: Any, version: Any, batch: Any, accepted: Any, running: Any) -> Any:
+    """Return the room under the lag limit alone, from numbers that nobody checks: a drill breaks them."""
+    return (max_staleness + version + 1) * batch - (accepted + running)
 
 
 @within_float64
@@ -80,7 +87,7 @@ def staleness_budget(
     """Return how many samples verl 0.9.1 (fully async) admits between two publications.
 
     ``int(batch_size * batches_per_update * (staleness_threshold + 1) * updates_per_sync)``, in this order:
-    what is trained in between plus a share that may be left over. A fraction of a sample is dropped.
+    what is trained in between plus a share that may be left over. A fraction of a sample is dropped there.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ import pytest
 
 from lagsweep import LengthLaw, PipelineConfig, simulate_pipeline
 from lagsweep.kernels import pipeline_report
-from lagsweep.sweeps.results.cells import mean_interval
+from lagsweep.kernels.intervals import mean_interval
 
 NO_LIMIT = 10**9
 

@@ -9,7 +9,7 @@ likely rows, without a table.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -164,11 +164,13 @@ class Table(Protocol):
 
 def _checked_table(table: Table) -> Table:
     """Check that something has the three parts of a table, in the types that the kernel takes."""
-    minimum: Any = getattr(table, "minimum", None)
-    cdf: Any = getattr(table, "cdf", None)
-    guide: Any = getattr(table, "guide", None)
-    arrays = all(isinstance(part, np.ndarray) and part.ndim == 1 and part.size for part in (cdf, guide))
-    if not is_whole(minimum) or not arrays or cdf.dtype != np.float64 or guide.dtype != np.int64:
+    parts = (getattr(table, "minimum", None), getattr(table, "cdf", None), getattr(table, "guide", None))
+    minimum, *arrays = parts
+    wanted = zip(arrays, (np.float64, np.int64))
+    if not is_whole(minimum) or not all(
+        isinstance(part, np.ndarray) and part.ndim == 1 and part.size and part.dtype == dtype
+        for part, dtype in wanted
+    ):
         raise ConfigError("table", "must be a LengthTable or a law", table, "Make it by make_length_table.")
     return table
 

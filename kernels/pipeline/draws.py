@@ -17,6 +17,7 @@ from ..draws.sampler import member_row, pick_row, sample_length
 from .records import ENVIRONMENT_LAW, ENVIRONMENT_PAIRED
 
 _TWO_TO_MINUS_52 = 2.0**-52
+_DRAW_BLOCK = 512
 
 
 @jit(inline=True, counted=False)
@@ -32,9 +33,40 @@ def noise_from_bits(bits):
 
 
 @jit(counted=False)
-def _draw_member_kernel(parameters, seed, number, tables, groups, record, position):
+def _draw_ahead_kernel(parameters, seed, tables, draws, last):
+    """Draw the seed's rollouts up to last - 1 that are not drawn yet: words and lengths."""
+    words = draws.words
+    for number in range(draws.drawn[0], last):
+        w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
+        words[number, 0] = w0
+        words[number, 1] = w1
+        words[number, 2] = w2
+        words[number, 3] = w3
+        draws.tokens[number] = sample_length(
+            uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide
+        )
+    draws.drawn[0] = last
+
+
+@jit(inline=True, counted=False)
+def draw_ahead(parameters, seed, number, tables, draws):
+    """Say whether a rollout is among the shared draws, once they are drawn up to it."""
+    size = draws.tokens.shape[0]
+    if number >= size:
+        return False
+    if number >= draws.drawn[0]:
+        _draw_ahead_kernel(parameters, seed, tables, draws, min(number + _DRAW_BLOCK, size))
+    return True
+
+
+@jit(counted=False)
+def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record, position):
     """Draw tokens, environment ticks and noise (int64) of a member; with the first, the group's own draws."""
-    w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
+    if draw_ahead(parameters, seed, number, tables, draws):
+        words = draws.words
+        w0, w1, w2, w3 = words[number, 0], words[number, 1], words[number, 2], words[number, 3]
+    else:
+        w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
     uniform = uniform_from_word(w0)
     environment = np.int64(0)
     if parameters.trace_groups == 1:

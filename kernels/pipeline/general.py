@@ -29,7 +29,7 @@ from .clock import (
     set_key,
     work_of,
 )
-from .draws import _draw_member_kernel, noise_bits
+from .draws import _draw_member_kernel, draw_ahead, noise_bits
 from .groups import (
     _drop_group_kernel,
     _drop_stale_kernel,
@@ -72,7 +72,7 @@ from .records import (
     TRAINER_PUBLICATION,
     TRAINER_RUNNING_GROUPS,
 )
-from .ticks import ticks_of
+from .ticks import ticks
 from .trainer import (
     _finish_batch_kernel,
     _take_batch_kernel,
@@ -81,9 +81,11 @@ from .trainer import (
     start_step,
 )
 
+ticks_of = jit(inline=True)(ticks)
+
 
 @jit(counted=False)
-def _advance_general_kernel(parameters, seed, until, budget, tables, arrays):
+def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arrays):
     """Let every event up to `until` happen, at a cost (events and scanned records) of about `budget`.
 
     Parameters
@@ -93,6 +95,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, arrays):
     until, budget : int64
         Ticks (the horizon is kept beside it), and the cost after which to come back.
     tables : Tables
+    draws : MemberDraws
+        Of this seed's first rollouts, shared by all configurations of its length law; filled on demand.
     arrays : GeneralArrays
         Recorded rows are written only where the parameters ask for them.
 
@@ -348,14 +352,18 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, arrays):
                 members[member].number = number
             environment = np.int64(0)
             if plain:
-                w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
-                noise = noise_bits(w1)
-                tokens = sample_length(
-                    uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide
-                )
+                if draw_ahead(parameters, seed, number, tables, draws):
+                    noise = noise_bits(draws.words[number, 1])
+                    tokens = draws.tokens[number]
+                else:
+                    w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
+                    noise = noise_bits(w1)
+                    tokens = sample_length(
+                        uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide
+                    )
             else:
                 tokens, environment, noise = _draw_member_kernel(
-                    parameters, seed, number, tables, groups, record, position
+                    parameters, seed, number, tables, draws, groups, record, position
                 )
             if position == 0 or state.published < groups[record].version:
                 groups[record].version = state.published

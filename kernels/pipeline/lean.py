@@ -43,9 +43,11 @@ from .records import (
     RUNNING,
     TRAINED,
 )
-from .ticks import ticks_of
+from .ticks import ticks
 
 _DRAW_BLOCK = 512
+
+ticks_of = jit(inline=True)(ticks)
 
 
 @jit
@@ -61,10 +63,10 @@ def _draw_ahead_kernel(parameters, seed, draws, last):
 
 
 @jit
-def _draw_one_kernel(parameters, seed, number, draws):
+def _draw_one_kernel(seed, number, law_minimum, cdf, guide):
     """Draw one rollout's length alone, for numbers past the shared buffer."""
     w0, _w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
-    return sample_length(uniform_from_word(w0), parameters.law_minimum, draws.cdf, draws.guide)
+    return sample_length(uniform_from_word(w0), law_minimum, cdf, guide)
 
 
 @jit
@@ -122,6 +124,8 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     batch_rows = arrays.batch_rows
     timeline_rows = arrays.timeline_rows
     rollout_rows = arrays.rollout_rows
+    cdf = draws.cdf
+    guide = draws.guide
     drawn = draws.drawn
     drawn_tokens = draws.tokens
     drawn_normals = draws.normals
@@ -421,7 +425,7 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                     _draw_ahead_kernel(parameters, seed, draws, last)
                 tokens = drawn_tokens[number]
             else:
-                tokens = _draw_one_kernel(parameters, seed, number, draws)
+                tokens = _draw_one_kernel(seed, number, parameters.law_minimum, cdf, guide)
             idle -= 1
             slot = idle_stack[idle]
             slots[slot].tokens = tokens

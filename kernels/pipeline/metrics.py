@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Metric(NamedTuple):
     """One reported quantity of a run."""
@@ -115,10 +117,64 @@ GENERAL_FLOAT_METRICS: tuple[Metric, ...] = (
 GENERAL_METRICS: tuple[Metric, ...] = GENERAL_INTEGER_METRICS + GENERAL_FLOAT_METRICS
 METRIC_BY_NAME.update({metric.name: metric for metric in GENERAL_METRICS})
 
+# What the general loop sums after the warm-up; in the order of a saved run, so new ones go to the end.
+GENERAL_SUMS = (
+    "updates",
+    "batches",
+    "trained_tokens",
+    "trained_rollouts",
+    "trained_groups",
+    "generated_tokens",
+    "generated_rollouts",
+    "generated_groups",
+    "discarded_tokens",
+    "discarded_groups",
+    "filtered_tokens",
+    "filtered_groups",
+    "evicted_tokens",
+    "evicted_groups",
+    "cancelled_tokens",
+    "cancelled_groups",
+    "wasted_tokens",
+    "requeued_groups",
+    "admitted_groups",
+    "left_tokens",  # drawn lengths of the groups that left
+    "left_rollouts",
+    "syncs",
+    "max_queue",  # -1: the measured span has not begun
+    "max_lag",
+    "lag_start_sum",  # over trained rollouts, in updates …
+    "lag_dequeue_sum",
+    "lag_training_sum",
+    "lag_end_sum",
+    "sync_lag_dequeue_sum",  # … and in publications
+    "sync_lag_training_sum",
+    "backpressure_ticks",
+    "idle_slot_ticks",
+    "batch_rows",
+    "timeline_rows",
+)
+
 # Why slots are idle and why the trainer waits, in the order of precedence; each limit of the ledger follows
 # the slots' list with a name of its own.
 SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "sequential")
 TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch")
+
+
+# What stands for "no value" in a column of whole numbers, which has no NaN.
+SENTINELS = {"max_lag_observed": -1}
+
+
+def with_nan(metric: str, values: np.ndarray) -> np.ndarray:
+    """Return values of a metric as float64 in which NaN stands for none: a sentinel is never a number.
+
+    Examples
+    --------
+    >>> with_nan("max_lag_observed", np.array([2, -1])).tolist()
+    [2.0, nan]
+    """
+    values = np.asarray(values, np.float64)
+    return np.where(values == SENTINELS[metric], np.nan, values) if metric in SENTINELS else values
 
 
 class MetricAttributes:

@@ -37,7 +37,9 @@ from .records import (
     NEVER,
     PAUSE,
 )
-from .ticks import ticks_of
+from .ticks import ticks
+
+ticks_of = jit(inline=True)(ticks)
 
 
 @jit(counted=False)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .metrics import GENERAL_METRICS, METRICS
+from .metrics import GENERAL_METRICS, GENERAL_SUMS, METRICS
 
 NEVER = 2**63 - 1  # a time, an event key or a target of work that no event has
 FULL_RATE = 2**24  # units of work that one tick adds at full speed
@@ -251,41 +251,7 @@ GENERAL_STATE = _record(
     "trainer_cause",  # one of TRAINER_…
     "cost",  # events and scanned records, for the budget
     "events",
-    # measured sums
-    "updates",
-    "batches",
-    "trained_tokens",
-    "trained_rollouts",
-    "trained_groups",
-    "generated_tokens",
-    "generated_rollouts",
-    "generated_groups",
-    "discarded_tokens",
-    "discarded_groups",
-    "filtered_tokens",
-    "filtered_groups",
-    "evicted_tokens",
-    "evicted_groups",
-    "cancelled_tokens",
-    "cancelled_groups",
-    "wasted_tokens",
-    "requeued_groups",
-    "admitted_groups",
-    "left_tokens",  # drawn lengths of the groups that left
-    "left_rollouts",
-    "syncs",
-    "max_queue",  # -1: the measured span has not begun
-    "max_lag",
-    "lag_start_sum",  # over trained rollouts, in updates …
-    "lag_dequeue_sum",
-    "lag_training_sum",
-    "lag_end_sum",
-    "sync_lag_dequeue_sum",  # … and in publications
-    "sync_lag_training_sum",
-    "backpressure_ticks",
-    "idle_slot_ticks",
-    "batch_rows",
-    "timeline_rows",
+    *GENERAL_SUMS,
     real=(*_BATCH_SUMS, "token_lag_sum"),  # tokens × token-weighted lag
 )
 
@@ -375,9 +341,19 @@ class Draws(NamedTuple):
 
     cdf: np.ndarray  # float64[maximum - minimum + 1]
     guide: np.ndarray  # int64[…]
+    seed: np.ndarray  # uint64[1]: whose they are
     drawn: np.ndarray  # int64[1]: rollouts drawn so far
     tokens: np.ndarray  # int64[d]
     normals: np.ndarray  # float64[d]
+
+
+class MemberDraws(NamedTuple):
+    """One seed's first rollouts for the general loop, drawn on demand under one length law."""
+
+    seed: np.ndarray  # uint64[1]: whose they are
+    drawn: np.ndarray  # int64[1]: rollouts drawn so far
+    tokens: np.ndarray  # int64[d]: lengths by the law's table
+    words: np.ndarray  # uint64[d, 4]
 
 
 class LeanArrays(NamedTuple):

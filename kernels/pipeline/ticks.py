@@ -1,18 +1,20 @@
-"""Time in whole ticks of a microsecond, for both loops."""
+"""Time in whole ticks of a microsecond."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from .._jit import jit
-
 MAXIMUM_TICKS = 2**52
+TICKS_PER_SECOND = 1_000_000
 
 
-@jit(inline=True)
-def ticks_of(seconds):
-    """Turn seconds (float64) into whole microseconds, ``min(floor(x * 1e6 + 0.5), 2**52)``."""
+def ticks(seconds: float) -> int:
+    """Turn seconds into whole microseconds, ``min(floor(x * 1e6 + 0.5), 2**52)``; the loops compile it too.
+
+    Examples
+    --------
+    >>> ticks(1.5)
+    1500000
+    """
     scaled = seconds * 1e6 + 0.5
-    return np.int64(MAXIMUM_TICKS) if scaled >= 4503599627370496.0 else np.int64(math.floor(scaled))
+    return MAXIMUM_TICKS if scaled >= 4503599627370496.0 else math.floor(scaled)

@@ -33,7 +33,9 @@ from .records import (
     STARTED,
     TRAINED,
 )
-from .ticks import ticks_of
+from .ticks import ticks
+
+ticks_of = jit(inline=True)(ticks)
 
 
 @jit(inline=True, counted=False)

@@ -26,7 +26,7 @@ def lag_rows(counts: np.ndarray, cell: int, label: str, confidence: float = 0.95
     label : str
     confidence : float
     """
-    from ..results.cells import mean_interval
+    from ...kernels.intervals import mean_interval
 
     totals = counts.sum(axis=-1)
     shares = counts[totals > 0] / totals[totals > 0, None]

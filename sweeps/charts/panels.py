@@ -10,8 +10,9 @@ import numpy as np
 
 from ...kernels._arguments import is_number
 from ...kernels.errors import ConfigError, nearest
+from ...kernels.intervals import mean_interval
 from ..checks import mapping_of
-from ..results.cells import axis_names, cell_coordinates, cell_values, mean_interval
+from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import number
 from ..results.words import axis_words, describe_settings

@@ -17,6 +17,7 @@ from ..results.frontier import ESS, THROUGHPUT, frontier
 from ..results.frontier_table import worth_a_look
 from ..results.words import short_label
 from ..runs.result import PipelineResult
+from ..runs.status import DONE
 from .panels import heatmap_panels
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def lag_rows_of(
     some = ds[["lag_counts", "status"]].isel(at)
     wanted = ("row", "seed", "lag") if dims else ("seed", "lag")
     counts = some["lag_counts"].transpose(*wanted).values.reshape(len(rows), ds.sizes["seed"], -1)
-    done = some["status"].transpose(*wanted[:-1]).values.reshape(len(rows), -1) == 1
+    done = some["status"].transpose(*wanted[:-1]).values.reshape(len(rows), -1) == DONE
     found = []
     for k, row in enumerate(rows):
         settings = {name: values[row].item() for name, values in axes.items()}

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...kernels.admission_rules import staleness_room
 from ...kernels.errors import CheckpointError, ConfigError
 from .checkpoint import Manifest, make_checkpoint, restore_rng
 from .codec import encode
@@ -94,34 +95,6 @@ class UpdateRecord:
     largest_outstanding: int
     draws: tuple[int, ...] = field(repr=False)
     weights_digest: str = ""
-
-
-def admission_capacity(
-    *, max_policy_lag: int, published_version: int, batch_rollouts: int, accepted: int, running: int
-) -> int:
-    """How many rollouts may start: the budget up to the lag limit, less all that were ever accepted.
-
-    The rule of AReaL and SkyRL: ``(max_policy_lag + version + 1) * batch - (accepted + running)``. It only
-    holds while the version and the count of accepted rollouts come from one snapshot.
-
-    Parameters
-    ----------
-    max_policy_lag, published_version, batch_rollouts, accepted, running : int
-        The limit, the version that new rollouts use, the batch, and rollouts accepted so far and in flight.
-
-    Returns
-    -------
-    int
-        May be 0 or less: then nothing starts.
-
-    Examples
-    --------
-    >>> admission_capacity(max_policy_lag=2, published_version=100, batch_rollouts=4, accepted=400, running=0)
-    12
-    >>> admission_capacity(max_policy_lag=2, published_version=100, batch_rollouts=4, accepted=0, running=0)
-    412
-    """
-    return (max_policy_lag + published_version + 1) * batch_rollouts - (accepted + running)
 
 
 class TrainingLoop:
@@ -289,12 +262,13 @@ class TrainingLoop:
     def _admit(self) -> None:
         settings = self.settings
         while len(self.in_flight) < settings.rollout_slots and not self.prompts.exhausted:
-            room = admission_capacity(
-                max_policy_lag=settings.max_policy_lag,
-                published_version=self.published_version,
-                batch_rollouts=settings.batch_rollouts,
-                accepted=self.accepted,
-                running=len(self.in_flight),
+            # It only holds while the version and the count of accepted rollouts come from one snapshot.
+            room = staleness_room(
+                settings.max_policy_lag,
+                self.published_version,
+                settings.batch_rollouts,
+                self.accepted,
+                len(self.in_flight),
             )
             if room <= 0:
                 break

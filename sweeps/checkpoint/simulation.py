@@ -5,8 +5,7 @@ number of the next rollout is the whole state of its draws. The manifest says th
 generator that stands at that block), lists queue and rollouts in flight readably, and carries the event
 loop's arrays exactly. The digests of the laws are components: another table would be another run.
 
-Both loops are known: the lean one of level 1 (``start_run``) and the general one (``GeneralRun``), whose
-queue holds groups.
+Both loops are known: the lean one of level 1 and the general one, whose queue holds groups.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ def simulation_components(config: PipelineConfig) -> dict[str, Any]:
     return {f"simulation.{name}": law.content_digest for name, law in laws.items() if law is not None}
 
 
-def simulation_checkpoint(run: LeanRun | GeneralRun, previous: Manifest | None = None) -> Manifest:
+def simulation_checkpoint(run: Run, previous: Manifest | None = None) -> Manifest:
     """Take the whole state of a simulated run, wherever it was stopped.
 
     Parameters
     ----------
-    run : LeanRun or GeneralRun
-        From ``start_run``, or a run of the general loop; advanced or not.
+    run : Run
+        From ``start_run``; advanced or not.
     previous : Manifest, optional
         The run's checkpoint before.
 
@@ -76,7 +75,7 @@ def simulation_checkpoint(run: LeanRun | GeneralRun, previous: Manifest | None =
     True
     """
     instance("run", run, Run, "Give what start_run returns.")
-    view = _general_view(run) if isinstance(run, GeneralRun) else _lean_view(run)
+    view = (_general_view if isinstance(run, GeneralRun) else _lean_view)(run)
     live = [record["number"] for part in ("queue", "in_flight", "elsewhere") for record in view[part]]
     version, next_prompt = view["version"], view["next_prompt"]
     return make_checkpoint(
@@ -105,7 +104,7 @@ def simulation_checkpoint(run: LeanRun | GeneralRun, previous: Manifest | None =
     )
 
 
-def restore_simulation(manifest: Manifest) -> LeanRun | GeneralRun:
+def restore_simulation(manifest: Manifest) -> Run:
     """Make a simulated run again; it goes on as if it had never stopped.
 
     Parameters
@@ -115,8 +114,8 @@ def restore_simulation(manifest: Manifest) -> LeanRun | GeneralRun:
 
     Returns
     -------
-    LeanRun or GeneralRun
-        For ``advance_run`` and ``finish_run``, or with methods of its own.
+    Run
+        For ``advance_run`` and ``finish_run``.
 
     Raises
     ------
@@ -159,7 +158,7 @@ def _self_contained(config: PipelineConfig) -> dict[str, Any]:
     return plain
 
 
-def _lean_view(run: LeanRun) -> dict[str, Any]:
+def _lean_view(run: Run) -> dict[str, Any]:
     """What the manifest says about a run of the lean loop; `elsewhere` is the batch in training."""
     state, held = run.state, run.held
 
@@ -185,7 +184,7 @@ def _lean_view(run: LeanRun) -> dict[str, Any]:
     }
 
 
-def _general_view(run: GeneralRun) -> dict[str, Any]:
+def _general_view(run: Run) -> dict[str, Any]:
     """What the manifest says about a general run; `elsewhere` are groups popped or waiting to run again."""
     state = run.state
     columns = {

@@ -7,6 +7,7 @@ document: ``{"error": {"kind", "exit_code", "message", "findings"}}``, a finding
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -100,7 +101,7 @@ def failure_of(error: BaseException) -> Failure | None:
     if isinstance(error, RuntimeError) and "zstd" in str(error).lower():
         # A chunk's checksum or frame does not hold; which one, only `verify` finds out.
         rule = f"a chunk is damaged and cannot be read ({error})"
-        way_out = "`lagsweep verify STORE` names every damaged chunk and how to mend it."
+        way_out = "`lagsweep verify STORE` names every damaged chunk, and --repair undoes their units."
         return _failure("StoreError", 3, Finding("store", rule, way_out=way_out))
     return None
 
@@ -139,7 +140,8 @@ def tell(error: BaseException, failure: Failure, arguments: Sequence[str]) -> No
     if wants_json(arguments):
         from ..json_text import json_text
 
-        click.echo(json_text(failure.document()))
+        with contextlib.suppress(OSError):  # it may be stdout that failed
+            click.echo(json_text(failure.document()))
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

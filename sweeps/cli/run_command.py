@@ -61,6 +61,7 @@ from .spec_arguments import spec_from_arguments
 @click.option("--runs-per-unit", type=click.IntRange(min=1), help="Runs of a unit of work, for a new store.")
 @click.option("--retry-failed", is_flag=True, help="Run failed runs again.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
+@click.option("--rerun", is_flag=True, help="Undo all that is stored, and run it again.")
 @click.option(
     "--dry-run", is_flag=True, help="Say what would be done, how large and how long; write nothing."
 )
@@ -113,6 +114,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
                     unit_runs=options["runs_per_unit"],
                     retry_failed=options["retry_failed"],
                     fail_fast=options["fail_fast"],
+                    rerun=options["rerun"],
                 )
         except Cancelled:
             if not stop.signal:

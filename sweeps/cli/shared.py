@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..json_text import json_text
+from ..runs.status import DONE, FAILED, STATUS_NAMES
 from .config_flags import changes_from_flags, preset_from_flags
 
 INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
@@ -50,7 +51,7 @@ def tell_compiling(config: Any, quiet: bool) -> None:
     from ..execute.compiling import kernels_are_kept
 
     if not quiet and not kernels_are_kept(config.is_level_1):
-        click.echo("compiling the kernels; this happens once and takes some ten seconds", err=True)
+        click.echo("compiling the kernels; this happens once and takes ten seconds to a minute", err=True)
 
 
 def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
@@ -58,10 +59,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
     from ..results.frontier import frontier
 
     status = dataset["status"].values
-    counts = {
-        name: int((status == code).sum())
-        for code, name in enumerate(("not_run", "done", "failed", "excluded"))
-    }
+    counts = {name.replace(" ", "_"): int((status == code).sum()) for code, name in enumerate(STATUS_NAMES)}
     found = frontier(dataset)
     if as_json:
         facts = {
@@ -81,7 +79,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
     for line in remarks(dataset):
         click.echo(line, err=True)
     failed_baseline = (
-        int((dataset["baseline_status"].values == 2).sum()) if "baseline_status" in dataset else 0
+        int((dataset["baseline_status"].values == FAILED).sum()) if "baseline_status" in dataset else 0
     )
     if counts["failed"] or failed_baseline:
         of_baseline = f", and {failed_baseline:,} of the sequential baseline" if failed_baseline else ""
@@ -96,7 +94,7 @@ def remarks(dataset: Any) -> list[str]:
     """Say what a table of means does not show: settings that came to nothing, a missing baseline."""
     from ..spec.carried import spec_of
 
-    done = dataset["status"] == 1
+    done = dataset["status"] == DONE
     ran = done.any("seed")
     lines = []
     stalled = int((ran & ((dataset["stalled"] == 1) | ~done).all("seed")).sum())
@@ -109,7 +107,7 @@ def remarks(dataset: Any) -> list[str]:
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
     if spec_of(dataset).baseline and "baseline_status" not in dataset:
-        lines.append("note: no sequential baseline: it has no meaning beside options of levels 2 and 3")
+        lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")
     return lines
 
 
@@ -120,7 +118,7 @@ def failure_lines(dataset: Any, most: int = 20) -> list[str]:
     if "reason" not in dataset:
         return []
     reasons = dataset["reason"]
-    places = np.argwhere(dataset["status"].values == 2)
+    places = np.argwhere(dataset["status"].values == FAILED)
     lines = []
     for place in places[:most]:
         one = reasons[tuple(place)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -18,6 +19,11 @@ from .failures import Stopped
 )
 @click.option("--all", "everything", is_flag=True, help="Do every run again.")
 @click.option("--cell", metavar="ID|AXIS=VALUE,…", help="Do the runs of this cell again.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Undo what does not hold, so that the run's command does it again.",
+)
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
@@ -26,22 +32,24 @@ def command(
     sample: int,
     everything: bool,
     cell: str | None,
+    repair: bool,
     threads: int | None,
     as_json: bool,
     quiet: bool,
 ) -> int:
     """Check a stored sweep: checksums, journal, coordinates, and a sample of runs again.
 
-    Exit code 0: all is as it must be; 1: findings.
+    Exit code 0: all is as it must be, or is repaired; 1: findings.
     """
     from ..execute.progress import progress_for_terminal
     from ..runs.many import Cancelled
+    from ..store.repair import repair_store
     from ..store.verify import verify_store
     from .signals import stop_at_safe_point
 
     with stop_at_safe_point() as stop:
         try:
-            report = verify_store(
+            report = (repair_store if repair else verify_store)(
                 store,
                 sample=sample,
                 everything=everything,
@@ -62,15 +70,23 @@ def command(
             "chunks": report.chunks,
             "runs_checked": report.runs_checked,
             "findings": [vars(finding) for finding in report.findings],
+            **({"repairs": report.repairs} if repair else {}),
         }
         click.echo(json_text(facts))
     else:
         for finding in report.findings:
             click.echo(str(finding))
+        for repaired in report.repairs:
+            click.echo(f"repaired: {repaired}")
         state = "complete" if report.complete else "incomplete"
         verdict = "sound" if report.sound else f"{len(report.findings)} findings"
         click.echo(
             f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
             f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
         )
-    return 0 if report.sound else 1
+    for note in report.notes:
+        click.echo(f"note: {note}", err=True)
+    if report.findings and not repair:
+        way_out = f"lagsweep verify {shlex.quote(str(store))} --repair"
+        click.echo(f"to mend it: {way_out}, then the run's command", err=True)
+    return 1 if report.left else 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ..results.cells import mean_interval
+from ...kernels.intervals import mean_interval
 from .systems import systems_of
 
 if TYPE_CHECKING:

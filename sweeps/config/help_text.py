@@ -1,4 +1,4 @@
-"""What ``help()`` shows of a model: every field with its default, unit, level and line."""
+"""What ``help()`` shows of a model: every field with its default, unit, layer and line."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ class _DefaultLaw:
         return "LengthLaw.lognormal()"
 
 
+LAYERS = {1: "core", 2: "generation", 3: "rules"}  # what the model's levels are called for people
+
+
 def level_of(field: FieldInfo) -> int:
     """Tell which level of the model a field belongs to (1, 2 or 3)."""
     extra = field.json_schema_extra
@@ -45,7 +48,7 @@ def show_fields(model: type[BaseModel]) -> None:
     lines = ["Parameters", "----------"]
     for name, field in model.model_fields.items():
         unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), None)
-        facts = [f"default {shown[name]!r}", *([unit] if unit else []), f"level {level_of(field)}"]
+        facts = [f"default {shown[name]!r}", *([unit] if unit else []), LAYERS[level_of(field)]]
         lines += [f"{name} : {', '.join(facts)}", f"    {field.description}"]
     section = "\n".join(f"    {line}" for line in lines)
     model.__doc__ = (model.__doc__ or "").replace("\n    Raises\n", f"\n{section}\n\n    Raises\n", 1)

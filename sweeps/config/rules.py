@@ -9,25 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import Finding
+from ...kernels.pipeline.ticks import ticks
 from .help_text import level_of
 
 if TYPE_CHECKING:
     from .config import PipelineConfig
-
-MAXIMUM_TICKS = 2**52
-TICKS_PER_SECOND = 1_000_000
-
-
-def ticks(seconds: float) -> int:
-    """Turn seconds into whole microseconds, as the model does.
-
-    Examples
-    --------
-    >>> ticks(1.5)
-    1500000
-    """
-    scaled = seconds * 1e6 + 0.5
-    return MAXIMUM_TICKS if scaled >= MAXIMUM_TICKS else int(scaled)
 
 
 def contradictions(config: PipelineConfig) -> list[Finding]:

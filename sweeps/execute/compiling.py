@@ -29,7 +29,7 @@ def compile_first(config: PipelineConfig, progress: Progress) -> float:
     if kernels_are_kept(config.is_level_1):
         return 0.0
 
-    progress.note("compiling the kernels; this happens once and takes some ten seconds")
+    progress.note("compiling the kernels; this happens once and takes ten seconds to a minute")
     began = time.perf_counter()
     simulate_batch([config.replace(stop_after_updates=1)], np.zeros(1, np.uint64))
     seconds = time.perf_counter() - began

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ..config.config import PipelineConfig
-from ..results.cells import mean_interval
 from ..results.frontier import ESS, THROUGHPUT, Frontier, frontier
 from ..runs.many import BatchResult, simulate_batch
 from ..runs.result import PipelineResult

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels._arguments import is_number
 from ...kernels.errors import ConfigError
 
 
@@ -69,9 +68,8 @@ class TraceRows:
                 "groups", f"must have {tokens.size} values, as tokens", len(ids), "Give one id a row."
             )
         for key in ids:
-            if not is_number(key) and not isinstance(key, str | bytes | bool | None):
-                way_out = "Give a text or a number for each row."
-                raise ConfigError("groups", "must be ids", key, way_out)
+            if isinstance(key, list | dict | set | np.ndarray):
+                raise ConfigError("groups", "must be texts or numbers", key, "Give one id a row.")
         number: dict[Any, int] = {}
         group = np.array([number.setdefault(key, len(number)) for key in ids], dtype=np.int64)
         order = np.argsort(group, kind="stable")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ..recommend.recommend import Recommendation, recommend
-from ..results.cells import cell_coordinates, cell_values, find_cell, mean_interval
+from ..results.cells import cell_coordinates, cell_values, find_cell
 from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
 from ..results.frontier_table import distinct, worth_a_look
 from ..results.words import short_label
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 12
 EFFECTIVE = "effective_tokens_per_second"
 _ALWAYS = (
-    "updates", "trained_rollouts", "trained_tokens", "generated_tokens", "discarded_tokens",
+    "updates", "trained_rollouts", "trained_tokens", "generated_tokens", "discarded_tokens", "stalled",
     "max_lag_observed", THROUGHPUT, EFFECTIVE, ESS, "mean_lag", "seconds_per_update", "trainer_utilization",
     "rollout_utilization", "backpressure_seconds",
 )  # fmt: skip

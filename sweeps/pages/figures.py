@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ..charts.along import axis_chart
 from ..charts.difference import difference_chart
 from ..charts.lag import lag_chart
@@ -15,7 +16,7 @@ from ..charts.panels import HEATMAP_METRICS, Panel, heatmap_panels
 from ..charts.plots import chart_of, lag_rows_of, thinned
 from ..charts.shares import WHERE, part_rows, share_colours, shares_chart
 from ..charts.style import field, plain_value
-from ..results.cells import axis_names, cell_values, mean_interval
+from ..results.cells import axis_names, cell_values
 from ..results.frontier import THROUGHPUT
 from ..results.shares import baseline_shares, time_shares
 from ..results.words import METRICS, axis_words, metric_title, short_label

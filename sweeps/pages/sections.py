@@ -18,6 +18,7 @@ from ..results.commands import Commands
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import digits_for, fixed, missing, number, percent_interval, with_half_width
 from ..results.words import axis_words, describe_settings, short_label
+from ..runs.status import FAILED
 from ..spec.writing import spec_to_toml
 from .content import EFFECTIVE, Content
 from .page import Table
@@ -223,7 +224,7 @@ def _failures(content: Content) -> dict[str, Any]:
         found["sentences"].append(("", f"Excluded cells break a constraint: {rules}."))
     if "reason" in content.ds and status["failed"]:
         reasons = content.ds["reason"].values.reshape(-1, content.ds.sizes["seed"])
-        failed = np.argwhere(content.ds["status"].values.reshape(reasons.shape) == 2)
+        failed = np.argwhere(content.ds["status"].values.reshape(reasons.shape) == FAILED)
         by_reason = Counter(str(reasons[tuple(place)]) for place in failed)
         found["reasons"] = [f"{count:,} × {reason}" for reason, count in by_reason.most_common(10)]
         _, axes = cell_coordinates(content.ds)

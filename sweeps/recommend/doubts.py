@@ -14,6 +14,7 @@ from ..config.config import AXIS_FIELDS
 from ..results.commands import Commands
 from ..results.numbers import number, signed_percent
 from ..results.words import describe_settings
+from ..runs.status import FAILED, NOT_RUN
 from ..spec.axes import checked_value
 from ..spec.carried import spec_of
 from .compare import Comparison
@@ -61,7 +62,7 @@ def doubts_about(
 
 def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
     status = ds["status"].values
-    missing, failed = int((status == 0).sum()), int((status == 2).sum())
+    missing, failed = int((status == NOT_RUN).sum()), int((status == FAILED).sum())
     found = []
     if missing or not ds.attrs.get("complete", True):
         text = f"{missing:,} of {status.size:,} runs are not done yet."
@@ -75,10 +76,12 @@ def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
 def _nothing_admissible(
     table: ChoiceTable, reports: Sequence[BoundReport], spec: SweepSpec, more: Commands
 ) -> Doubt:
-    if not np.isfinite(table.means).any():
+    if not np.isfinite(table.objective).any() and table.works.any():
         return Doubt("No run has a value of the metric.")
     if not np.isfinite(table.ess).any():
         return Doubt("No setting trained a batch; simulate one of them to see where it stalls or starves.")
+    if not table.works.any():
+        return Doubt("Every setting stalls; simulate one of them to see where.")
     if not reports:
         return Doubt("No setting has a value in every scenario.")
     # Fresher settings than any tried: the smallest lag limit, if it was not among them.

@@ -1,9 +1,11 @@
 """The best configuration of a sweep under constraints, what cannot be told apart from it, and why it wins.
 
-The choice is the admissible setting with the best mean over seeds. A setting is admissible when its mean
-expected normalized ESS is at least ``min_ess`` and no seed trained a rollout older than ``max_lag``. Over
-scenario axes (the length law, for one) it must be admissible in every scenario, and the one whose worst loss
-against the scenario's own best is smallest is chosen (minimax regret; Savage, JASA 46, 1951).
+The choice is the admissible setting with the best mean over seeds. A setting is admissible when it trains
+(not every run stalls or does nothing), its mean expected normalized ESS is at least ``min_ess`` and no seed
+trained a rollout older than ``max_lag``. Where an objective is minimized, runs that stalled or trained no
+batch have no value: what does nothing has the least of everything. Over scenario axes (the length law, for
+one) a setting must be admissible in every scenario, and the one whose worst loss against the scenario's own
+best is smallest is chosen (minimax regret; Savage, JASA 46, 1951).
 
 What cannot be told apart is found by paired differences seed by seed, each at the level that Bonferroni's
 rule gives for all comparisons together: with the confidence named, the truly best setting is the choice or
@@ -21,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ...kernels.intervals import mean_interval
 from ..checks import RealNumber, WholeNumber, checked, confidence_of, path_of, sweep_dataset, text_of
 from ..json_text import plain_data
-from ..results.cells import cell_values, mean_interval
+from ..results.cells import cell_values
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.shares import time_shares
 from ..spec.carried import spec_of

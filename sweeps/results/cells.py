@@ -13,7 +13,8 @@ import numpy as np
 
 from ...kernels._arguments import is_whole
 from ...kernels.errors import ConfigError, nearest
-from ..checks import confidence_of, sweep_dataset, text_of
+from ...kernels.pipeline.metrics import with_nan
+from ..checks import sweep_dataset, text_of
 from ..spec.carried import spec_of
 from ..spec.cells import find_cell as place_in_spec
 
@@ -24,7 +25,9 @@ DONE = 1
 
 
 def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
-    """Return a metric as float64 (cells, seeds): rows in the order of the cells, NaN where a run is not done.
+    """Return a metric as float64 (cells, seeds): rows in the order of the cells, NaN where there is no value.
+
+    A run that is not done has none, nor has the largest lag of a run that trained no batch.
 
     Raises
     ------
@@ -36,7 +39,7 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
         known = [str(name) for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError("metric", "must be one of the dataset's", metric, nearest(metric, known))
-    values = ds[metric].transpose(..., "seed").values.astype(np.float64)
+    values = with_nan(metric, ds[metric].transpose(..., "seed").values)
     done = ds["status"].transpose(..., "seed").values == DONE
     return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
 
@@ -59,8 +62,13 @@ def axis_names(ds: xarray.Dataset) -> list[str]:
     return dims
 
 
-def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the cell ids (int64) and each axis's value per cell, all flat and in the same order."""
+def cell_coordinates(
+    ds: xarray.Dataset, *, numeric: bool = False
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the cell ids (int64) and each axis's value per cell, all flat and in the same order.
+
+    An axis of numbers and none is given as labels or, with `numeric`, as numbers with infinity for none.
+    """
     _check_seeds(ds)
     template = ds["status"].isel(seed=0, drop=True)
     cells = ds["cell"].transpose(*template.dims).values.reshape(-1)
@@ -68,41 +76,20 @@ def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarr
         name: ds[name].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
         for name in axis_names(ds)
     }
+    if not numeric:
+        columns = {name: _labels(values) for name, values in columns.items()}
     return cells, columns
 
 
-def mean_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Average the last axis and give the half width of the Student interval of the mean.
-
-    Parameters
-    ----------
-    values : ndarray of float64
-        NaN are left out.
-    confidence : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    mean, half_width : ndarray
-        NaN where there is nothing to average; the half width also where there is one value alone.
-
-    Examples
-    --------
-    >>> mean, half = mean_interval(np.array([1.0, 2.0, 3.0]))
-    >>> float(mean), round(float(half), 3)
-    (2.0, 2.484)
-    """
-    from scipy.special import stdtrit  # what scipy.stats.t.ppf calls, without a second of imports
-
-    confidence = confidence_of(confidence)
-    values = np.asarray(values, np.float64)
-    count = np.sum(~np.isnan(values), axis=-1)
-    total = np.nansum(values, axis=-1)
-    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    square = np.nansum((values - mean[..., None]) ** 2, axis=-1)
-    variance = np.divide(square, count - 1, out=np.full(total.shape, np.nan), where=count > 1)
-    half = stdtrit(np.maximum(count - 1, 1), 0.5 + confidence / 2) * np.sqrt(variance / np.maximum(count, 1))
-    return mean, half
+def _labels(values: np.ndarray) -> np.ndarray:
+    """Turn numbers into labels where infinity stands for none among them."""
+    if values.dtype.kind != "f" or not np.isinf(values).any():
+        return values
+    finite = values[np.isfinite(values)]
+    whole = bool((finite == np.round(finite)).all())
+    return np.array(
+        ["none" if value == np.inf else str(int(value) if whole else value) for value in values.tolist()]
+    )
 
 
 def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:

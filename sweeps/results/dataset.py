@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,17 @@ from ...kernels.pipeline.metrics import LAG_BINS
 from ..execute.plan import CELLS, Part
 from ..execute.work import UnitArrays
 from ..runs.status import STATUS_NAMES
-from ..spec.axes import axis_description
+from ..spec.axes import axis_description, numbers_beside_none
 from ..spec.spec import SweepSpec
 
 if TYPE_CHECKING:
     import xarray
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1  # of a stored sweep's form
+MODEL_REVISION = 1  # of the results; raised when a run of some configuration gives other numbers on purpose
+# Revision -> whether it changes the results of a sweep's configurations; all of them where it has no entry.
+REVISION_CHANGES: dict[int, Callable[[SweepSpec], bool]] = {}
+NONE_MARK = "none"  # attribute of an axis: the number that stands for none there
 _STATUS_ATTRIBUTES: dict[str, Any] = {
     "units": "1",
     "long_name": "what became of the run",
@@ -35,10 +39,23 @@ def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
         "spec": spec.to_json(),
         "fingerprint": spec.fingerprint,
         "schema_version": SCHEMA_VERSION,
+        **({"model_revision": MODEL_REVISION} if MODEL_REVISION > 1 else {}),
         "law_digest": spec.law_digest,
         **library_versions(),
         "complete": complete,
     }
+
+
+def revisions_between(revision: int, spec: SweepSpec) -> list[int]:
+    """List the revisions after one, up to this version's, that change the results of a sweep.
+
+    Examples
+    --------
+    >>> revisions_between(MODEL_REVISION, None)
+    []
+    """
+    later = range(revision + 1, MODEL_REVISION + 1)
+    return [number for number in later if REVISION_CHANGES.get(number, lambda spec: True)(spec)]
 
 
 def library_versions() -> dict[str, str]:
@@ -123,7 +140,15 @@ def build_dataset(
 
 
 def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]) -> xarray.Dataset:
-    """Add the variable ``reason`` (text per run) where any run failed; places are (cell, seed index)."""
+    """Finish a dataset: numeric axes, and the variable ``reason`` (text per run) where any run failed.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    reasons : mapping
+        (cell, seed index) -> why the run failed.
+    """
+    dataset = _with_numeric_axes(dataset)
     if not reasons:
         return dataset
     shape = dataset["status"].shape
@@ -133,3 +158,15 @@ def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]
     dims = dataset["status"].dims
     attributes = {"long_name": "why the run failed"}
     return dataset.assign(reason=(dims, texts.astype(np.str_).reshape(shape), attributes))
+
+
+def _with_numeric_axes(dataset: xarray.Dataset) -> xarray.Dataset:
+    """Make an axis of numbers and none numeric: infinity stands for none, which is said beside it.
+
+    A store keeps such an axis as labels; selection by number and order need numbers.
+    """
+    for name, axis in dataset.coords.items():
+        numbers = numbers_beside_none(axis.values) if axis.dtype.kind == "U" else None
+        if numbers is not None:
+            dataset = dataset.assign_coords({name: (axis.dims, numbers, {**axis.attrs, NONE_MARK: "inf"})})
+    return dataset

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..runs.status import DONE
 from .frontier import cell_values, mean_interval
 from .words import CAUSES
 
@@ -38,7 +39,7 @@ def time_shares(ds: xarray.Dataset, rows: Sequence[int]) -> list[dict[str, dict[
 
 def baseline_shares(ds: xarray.Dataset) -> dict[str, dict[str, float]]:
     """Return the shares of the sequential baseline that was run beside the cells."""
-    done = ds["baseline_status"].values == 1
+    done = ds["baseline_status"].values == DONE
 
     def read(name: str) -> np.ndarray:
         return np.where(done, ds[f"baseline_{name}"].values.astype(np.float64), np.nan).reshape(1, -1)

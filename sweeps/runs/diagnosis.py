@@ -14,8 +14,8 @@ import numpy as np
 
 from ...kernels._arguments import instance, real_numbers
 from ...kernels.errors import ConfigError
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 from .result import PipelineResult, Row
 
 if TYPE_CHECKING:

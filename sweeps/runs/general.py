@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from .result import GeneralResult, general_details
 from .run import Run, enlarged
 
 LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
+DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
 _INITIAL_STATE = records.initial_state(records.GENERAL_STATE)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
 
@@ -42,13 +42,12 @@ class GeneralRun(Run):
     _SCRATCH = ("log_weights", "picks")
     _ROLLOUT_COUNT = "next_row"
 
-    def __init__(self, config: PipelineConfig, **settings: Any) -> None:
+    def __init__(
+        self, config: PipelineConfig, *, draws: records.MemberDraws | None = None, **record: bool
+    ) -> None:
         self._tables = general_tables(config)
-        super().__init__(config, **settings)
-
-    @staticmethod
-    def _new_draws(config: PipelineConfig, rollouts: int) -> None:
-        return None
+        self.draws = draws or new_draws(1 << 10)
+        super().__init__(config, **record)
 
     def _new_arrays(self) -> records.GeneralArrays:
         config, leaves = self.config, int(self.parameters["leaves"][0])
@@ -89,7 +88,7 @@ class GeneralRun(Run):
 
     def _call(self, until: np.int64, budget: np.int64) -> int:
         status: int = _advance_general_kernel(
-            self.parameters, self.seed, until, budget, self._tables, self.held
+            self.parameters, self.seed, until, budget, self._tables, self.draws, self.held
         )
         return status
 
@@ -141,13 +140,24 @@ class GeneralRun(Run):
         state["free"] += len(groups) - first
 
 
+def new_draws(rollouts: int) -> records.MemberDraws:
+    """Make room for the draws of a seed's first rollouts."""
+    return records.MemberDraws(
+        seed=np.zeros(1, np.uint64),
+        drawn=np.zeros(1, np.int64),
+        tokens=np.zeros(rollouts, np.int64),
+        words=np.zeros((rollouts, 4), np.uint64),
+    )
+
+
 class GeneralCells:
     """Some configurations (one length law) at one seed, one after another; as :class:`.lean.LeanCells`."""
 
     def __init__(self, configs: Sequence[PipelineConfig], **record: bool) -> None:
+        draws = new_draws(DRAW_BUFFER_ROLLOUTS if len(configs) > 1 else 1 << 10)
         self._runs = []
         for config in configs:
-            self._runs.append(GeneralRun(config, **record))
+            self._runs.append(GeneralRun(config, draws=draws, **record))
             self._runs[-1].held = None  # only the run in hand holds arrays
         self.REPORT = GeneralRun.REPORT
         self.lag_counts = np.zeros((len(configs), LAG_BINS), np.int64)

@@ -20,23 +20,34 @@ _SMALLEST_RING = 1 << 12
 
 
 class LeanRun(Run):
-    """One run of the lean loop."""
+    """One run of the lean loop.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Of level 1.
+    draw_rollouts : int
+        For how many rollouts of a seed to keep the draws, beyond which each is drawn alone.
+    **record : bool
+        As for :class:`.run.Run`.
+    """
 
     REPORT = records.LEAN_REPORT
     budget = 2_000_000  # events: about a tenth of a second
     _SCRATCH = ("log_weights", "initial")
     _ROLLOUT_COUNT = "next_rollout"
 
-    @staticmethod
-    def _new_draws(config: PipelineConfig, rollouts: int) -> records.Draws:
+    def __init__(self, config: PipelineConfig, *, draw_rollouts: int = 1 << 10, **record: bool) -> None:
         law = config.response_length
-        return records.Draws(
+        self.draws = records.Draws(
             cdf=law.cdf,
             guide=law.guide,
+            seed=np.zeros(1, np.uint64),
             drawn=np.zeros(1, np.int64),
-            tokens=np.zeros(rollouts, np.int64),
-            normals=np.zeros(rollouts, np.float64),
+            tokens=np.zeros(draw_rollouts, np.int64),
+            normals=np.zeros(draw_rollouts, np.float64),
         )
+        super().__init__(config, **record)
 
     def _new_arrays(self) -> records.LeanArrays:
         slots = self.config.rollout_workers
@@ -93,7 +104,7 @@ class LeanCells:
         largest = max(configs, key=lambda config: config.rollout_workers)
         self._run = LeanRun(largest, draw_rollouts=DRAW_BUFFER_ROLLOUTS, **record)
         self._configs = configs
-        self._parameters = np.concatenate([pack(config, **record) for config in configs])
+        self._parameters = pack(configs, **record)
         self._recording = any(record.values())
         self._progress = np.zeros(2, np.int64)
         self.REPORT = LeanRun.REPORT

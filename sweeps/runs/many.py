@@ -158,6 +158,7 @@ def _simulate(
             _cells([configs[index] for index in members], record, above),
             members,
             seeds,
+            record,
             result,
             tables,
             progress,
@@ -179,10 +180,13 @@ def _run_members(
     cells: LeanCells | GeneralCells,
     members: list[int],
     seeds: np.ndarray,
+    record: Record,
     result: BatchResult,
     tables: dict[str, list[dict[str, np.ndarray]]],
     progress: _Progress,
 ) -> None:
+    rows = np.array(members)
+    recording = record.anything
     kind = cells.REPORT
     found = np.zeros((len(seeds), len(members)), kind)
     done = np.ones((len(members), len(seeds)), bool)
@@ -192,21 +196,24 @@ def _run_members(
         while taken < len(members):
             progress.check()
             cells.step()
-            if cells.finished > taken and taken not in cells.reasons:
+            if recording and cells.finished > taken and taken not in cells.reasons:
                 for name, columns in cells.tables().items():
                     tables[name].append(_labelled(columns, members[taken], seed_index))
             progress.add(cells.finished - taken)
             taken = cells.finished
-        result.lag_counts[members, seed_index] = cells.lag_counts
+        result.lag_counts[rows, seed_index] = cells.lag_counts
         for index, why in cells.reasons.items():
             done[index, seed_index] = False
             result.reasons[members[index], seed_index] = why
-    result.status[members] = np.where(done, DONE, FAILED)
+    result.status[rows] = np.where(done, DONE, FAILED)
     for metric in kind.names or ():
         if metric not in result.metrics:
             nothing = np.nan if kind[metric].kind == "f" else -1
             result.metrics[metric] = np.full(result.status.shape, nothing, kind[metric])
-        result.metrics[metric][members] = np.where(done, found[metric].T, result.metrics[metric][members])
+        values = found[metric].T
+        result.metrics[metric][rows] = (
+            values if done.all() else np.where(done, values, result.metrics[metric][rows])
+        )
 
 
 def _labelled(columns: dict[str, np.ndarray], config: int, seed_index: int) -> dict[str, np.ndarray]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...kernels.pipeline import records
 from ...kernels.pipeline.records import FULL_RATE
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 
 NO_CAP = 2**60
 _PUBLICATIONS = {
@@ -37,9 +38,20 @@ _NO_GUIDE = np.zeros(2, np.int64)
 
 
 def pack(
-    config: PipelineConfig, *, batches: bool = False, timeline: bool = False, rollouts: bool = False
+    configs: Sequence[PipelineConfig],
+    *,
+    batches: bool = False,
+    timeline: bool = False,
+    rollouts: bool = False,
 ) -> np.ndarray:
-    """Pack a configuration into one PARAMETERS, for either loop; the flags say which rows are recorded."""
+    """Pack configurations into one PARAMETERS each, for either loop; the flags say which rows to record."""
+    record = {"record_batches": batches, "record_timeline": timeline, "record_rollouts": rollouts}
+    names = records.PARAMETERS.names or ()
+    rows = (_rules(config) | _physics(config) | record for config in configs)
+    return np.array([tuple(row[name] for name in names) for row in rows], records.PARAMETERS)
+
+
+def _rules(config: PipelineConfig) -> dict[str, int | bool]:
     law = config.response_length
     sequential = config.mode == "sequential"
     # In `sequential` nothing is in flight when a version is published, and the trainer waits for it anyway.
@@ -48,7 +60,7 @@ def pack(
     slows_down = config.decode_slowdown_per_rollout > 0
     stops = publication in ("pause", "abort")
     slot_bits = max(1, (config.rollout_workers - 1).bit_length())
-    values = {
+    return {
         "sequential": sequential,
         "horizon": ticks(config.duration_seconds),
         "warmup": ticks(config.warmup_seconds),
@@ -86,6 +98,12 @@ def pack(
         "requeue": config.stale_action == "requeue",
         "redraw": config.redraw_on_requeue,
         "cancel": config.cancel_in_flight,
+        "environment": _environment(config),
+    }
+
+
+def _physics(config: PipelineConfig) -> dict[str, float]:
+    return {
         "decode_rate": config.decode_tokens_per_second,
         "rollout_overhead": config.rollout_overhead_seconds,
         "train_overhead": config.train_overhead_seconds,
@@ -97,12 +115,7 @@ def pack(
         "filter": config.filter_probability,
         "resume_seconds": config.resume_seconds,
         "reprefill_rate": config.reprefill_tokens_per_second or 0.0,
-        "environment": _environment(config),
-        "record_batches": batches,
-        "record_timeline": timeline,
-        "record_rollouts": rollouts,
     }
-    return np.array([tuple(values[name] for name in records.PARAMETERS.names or ())], records.PARAMETERS)
 
 
 def _environment(config: PipelineConfig) -> int:

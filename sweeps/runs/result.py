@@ -11,8 +11,8 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
 from ...kernels.pipeline.metrics import SLOT_CONSTRAINTS, TRAINER_CONSTRAINTS, MetricAttributes
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 
 if TYPE_CHECKING:
     import polars

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...kernels.pipeline import records
+from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
-from ..config.rules import ticks
 from .parameters import pack
 from .result import PipelineResult, named, table_columns
 
@@ -45,10 +45,9 @@ class Run(ABC):
     config : PipelineConfig
     batches, timeline, rollouts : bool
         Which rows to record.
-    draw_rollouts : int
-        For how many rollouts of a seed to keep the draws: runs of one seed and length law may share them.
     """
 
+    draws: records.Draws | records.MemberDraws  # runs of one length law may share them
     REPORT: ClassVar[np.dtype]  # record of the metrics
     budget: ClassVar[int]  # events, or what costs as much, of one call of the kernel
     _SCRATCH: ClassVar[tuple[str, ...]]  # arrays that are not saved
@@ -60,11 +59,9 @@ class Run(ABC):
         batches: bool = False,
         timeline: bool = False,
         rollouts: bool = False,
-        draw_rollouts: int = 1 << 10,
     ) -> None:
         self.config = config
-        self.draws = self._new_draws(config, draw_rollouts)
-        self.parameters = pack(config, batches=batches, timeline=timeline, rollouts=rollouts)
+        self.parameters = pack([config], batches=batches, timeline=timeline, rollouts=rollouts)
         self.held: Any = None
         self.begin(config.seed)
 
@@ -74,9 +71,10 @@ class Run(ABC):
         return self.held.state[0]
 
     def use_seed(self, seed: int) -> None:
-        """Forget the draws of another seed."""
+        """Take the draws of a seed; those of another are forgotten."""
         self.seed = np.uint64(seed)
-        if self.draws is not None:
+        if self.draws.seed[0] != self.seed:
+            self.draws.seed[0] = self.seed
             self.draws.drawn[0] = 0
 
     def begin(self, seed: int) -> None:
@@ -175,11 +173,6 @@ class Run(ABC):
         config = self.config if self.config.seed == seed else self.config.replace(seed=seed)
         return PipelineResult(config, named(self.summary()), self.lag_counts.copy(), self.tables())
 
-    @staticmethod
-    @abstractmethod
-    def _new_draws(config: PipelineConfig, rollouts: int) -> records.Draws | None:
-        """Make room for the draws of a seed's first rollouts."""
-
     @abstractmethod
     def _new_arrays(self) -> Any:
         """Make the arrays of a run."""
@@ -256,6 +249,5 @@ def _recorded(name: str, kind: np.dtype, arrays: dict[str, np.ndarray]) -> np.nd
 
 def _parts(name: str, kind: np.dtype) -> list[tuple[str, list[str]]]:
     """Name the saved parts of some records, and the fields of each."""
-    whole = [field for field in kind.names or () if kind[field].kind == "i"]
-    real = [field for field in kind.names or () if kind[field].kind == "f"]
+    whole, real = ([f for f in kind.names or () if kind[f].kind == letter] for letter in "if")
     return [(name, whole), (_REAL_PARTS[name], real)] if real else [(name, whole)]

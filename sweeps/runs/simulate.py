@@ -14,8 +14,6 @@ from ..config.config import PipelineConfig
 from .result import PipelineResult
 
 if TYPE_CHECKING:
-    from .general import GeneralRun
-    from .lean import LeanRun
     from .run import Run
 
 
@@ -48,7 +46,7 @@ def simulate_pipeline(config: PipelineConfig, *, rollouts: bool = False) -> Pipe
     return finish_run(run)
 
 
-def start_run(config: PipelineConfig, *, rollouts: bool = False) -> LeanRun | GeneralRun:
+def start_run(config: PipelineConfig, *, rollouts: bool = False) -> Run:
     """Put a run of any level at time 0; it can stop anywhere, be saved, and go on.
 
     Examples
@@ -61,13 +59,11 @@ def start_run(config: PipelineConfig, *, rollouts: bool = False) -> LeanRun | Ge
     """
     instance("config", config, PipelineConfig, "Build one, as PipelineConfig(max_policy_lag=4).")
     rollouts = flag_of("rollouts", rollouts)
-    if config.is_level_1:
-        from .lean import LeanRun
-
-        return LeanRun(config, batches=True, timeline=True, rollouts=rollouts)
     from .general import GeneralRun
+    from .lean import LeanRun
 
-    return GeneralRun(config, batches=True, timeline=True, rollouts=rollouts)
+    loop = LeanRun if config.is_level_1 else GeneralRun
+    return loop(config, batches=True, timeline=True, rollouts=rollouts)
 
 
 def advance_run(run: Run, until_seconds: float | None = None) -> bool:

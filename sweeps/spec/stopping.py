@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
-from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric
+from ...kernels.intervals import student
+from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric, with_nan
 
 if TYPE_CHECKING:
     from .spec import SweepSpec
@@ -81,6 +82,8 @@ class Rule:
     def enough(self, values: np.ndarray, open_cells: np.ndarray, looks: int) -> np.ndarray:
         """Tell which open cells need no more seeds.
 
+        A cell without any value is never told apart from others, and never narrow.
+
         Parameters
         ----------
         values : ndarray of float64, (cells, seeds)
@@ -94,6 +97,7 @@ class Rule:
         -------
         ndarray of bool
         """
+        values = with_nan(self.metric, values)
         if self.kind == "within":
             return open_cells & self._narrow(values, looks)
         return self._resolved(values, open_cells, looks)
@@ -121,17 +125,6 @@ class Rule:
         if not (open_cells & ~settled).sum() > 1:
             settled[leader] = True  # nobody is left to compare with
         return settled
-
-
-def student(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return each row's mean and Student's quantile times its standard error; NaN values are left out."""
-    from scipy.stats import t
-
-    count = np.sum(~np.isnan(values), axis=1)
-    mean = np.divide(np.nansum(values, axis=1), count, out=np.full(len(values), np.nan), where=count > 0)
-    squares = np.nansum((values - mean[:, None]) ** 2, axis=1)
-    variance = np.divide(squares, count - 1, out=np.full(len(values), np.nan), where=count > 1)
-    return mean, t.ppf(probability, np.maximum(count - 1, 1)) * np.sqrt(variance / np.maximum(count, 1))
 
 
 def parse_rule(text: str) -> Rule:
@@ -195,5 +188,5 @@ def check_metric(rule: Rule, spec: SweepSpec) -> None:
             "until",
             "must name a metric that this sweep reports",
             rule.metric,
-            nearest(rule.metric, known) or "Levels 2 and 3 report more.",
+            nearest(rule.metric, known) or "Options of generation and rules report more.",
         )

@@ -18,9 +18,10 @@ from ..execute.plan import Part
 from ..execute.progress import Progress
 from ..execute.units import unit_name
 from ..execute.work import Failure, Todo, runs_of
+from .lock import LOCK_NAME
 from .run_record import versions
 from .store import SweepStore
-from .units import is_known, make_work, write_work
+from .units import Known, known_as, make_work, write_work
 
 if TYPE_CHECKING:
     import threading
@@ -34,6 +35,7 @@ def run_stored_on_cluster(
     client: Any,
     accept: AcceptUnit,
     *,
+    holder: bytes,
     progress: Progress,
     cancel: threading.Event,
 ) -> None:
@@ -61,8 +63,9 @@ def run_stored_on_cluster(
             unit,
             np.packbits(mask),
             mask.shape,
-            is_known(store, part, unit),
+            known_as(store, part, unit),
             cut,
+            holder,
         )
         future = client.submit(unit_on_worker, *arguments, pure=False)
         return future, f"{part.prefix}{unit_name(unit)}", item
@@ -84,26 +87,48 @@ def unit_on_worker(
     unit: tuple[int, ...],
     packed: np.ndarray,
     shape: tuple[int, int],
-    known: bool,
+    known: Known,
     cut: tuple[tuple[int, ...], ...],
+    holder: bytes,
 ) -> dict[str, Any]:
     """Do one unit on a worker and write it; gives the journal's record and the failures.
 
     Raises
     ------
     StoreError
-        If the folder is not there, holds another sweep, or was made by other versions.
+        If the folder is not there, holds another sweep, was made by other versions, or is not the one whose
+        lock the run holds.
     """
-    store = _store_on_worker(folder, fingerprint, cut)
+    store = _store_on_worker(folder, fingerprint, cut, holder)
+    _check_holder(store, holder)
     mask = np.unpackbits(packed, count=shape[0] * shape[1]).astype(bool).reshape(shape)
     work = make_work(store, store.part(part_name), tuple(unit), mask, known=known)
     run_here(work)
+    _check_holder(store, holder)
     return {"record": write_work(store, work, known=known), "failures": dict(work.arrays.failures)}
 
 
+def _check_holder(store: SweepStore, holder: bytes) -> None:
+    """Make sure that the folder, as this machine sees it, is the one whose lock the run holds."""
+    store.place.check()
+    try:
+        found = (store.folder / LOCK_NAME).read_bytes()
+    except OSError:
+        found = b""
+    if found != holder:
+        raise StoreError(
+            "store",
+            "must be the folder that the run holds; it was moved, removed or begun anew",
+            str(store.folder),
+            "Give the command again, with --store and the place it has now.",
+        )
+
+
 @lru_cache(maxsize=4)
-def _store_on_worker(folder: str, fingerprint: str, cut: tuple[tuple[int, ...], ...]) -> SweepStore:
-    """Open a store once per worker; `cut` tells a folder that was made anew with other units."""
+def _store_on_worker(
+    folder: str, fingerprint: str, cut: tuple[tuple[int, ...], ...], holder: bytes = b""
+) -> SweepStore:
+    """Open a store once per worker and run; `cut` tells a folder that was made anew with other units."""
     store = SweepStore(Path(folder))
     if store.spec.fingerprint != fingerprint or cut != tuple(part.layout.chunks for part in store.parts):
         raise StoreError(

@@ -24,20 +24,30 @@ from ..execute.plan import Part, plan_parts
 from ..execute.progress import Progress
 from ..execute.units import Box, box_shape, intersection, unit_name, unit_of_name
 from ..results.dataset import variable_table
+from ..runs.status import DONE, FAILED
 from ..spec.spec import SweepSpec
 from ..spec.union import added, union_spec
 from .journal import UNIT
 from .lock import StoreLock, is_held
+from .opening import REPLACED
+from .place import beside
+from .resume import make_ready
 from .run_record import RUN_NAME
 from .store import SweepStore, fill_folder
-from .tables import file_digest, part_file
+from .tables import part_name
 
-_EXTENDING, _REPLACED = ".extending-", ".replaced-"
+_EXTENDING = ".extending-"
 _LARGER_UNITS = 4  # cut anew when the sweep has outgrown its units by this factor
 
 
 def extend_store(
-    store: SweepStore, asked: SweepSpec, lock: StoreLock, *, unit_runs: int | None, progress: Progress
+    store: SweepStore,
+    asked: SweepSpec,
+    lock: StoreLock,
+    *,
+    unit_runs: int | None,
+    progress: Progress,
+    rerun: bool = False,
 ) -> tuple[SweepStore, StoreLock]:
     """Return a store that holds what is stored and what is asked, with its lock held.
 
@@ -51,6 +61,8 @@ def extend_store(
     unit_runs : int, optional
         Cut anew into units of about so many runs.
     progress : Progress
+    rerun : bool
+        Take nothing over: all of it is run again.
 
     Raises
     ------
@@ -58,10 +70,16 @@ def extend_store(
         If what is asked is not an extension of what is stored.
     """
     union = union_spec(store.spec, asked, store.folder)
-    if union.fingerprint == store.spec.fingerprint:
+    if union.fingerprint != store.spec.fingerprint:
+        progress.note(f"store: extended by {added(store.spec, union)}")
+    elif not rerun:
         progress.note("store: already holds what is asked, and more")
         return store, lock
-    progress.note(f"store: extended by {added(store.spec, union)}")
+    if rerun:
+        progress.note("store: everything in it is undone and run again")
+    else:
+        # What does not hold now must not get a new digest that it fits.
+        make_ready(store, progress)
     folder = store.folder
     building = folder.with_name(f"{folder.name}{_EXTENDING}{secrets.token_hex(4)}")
     building.mkdir()
@@ -69,12 +87,15 @@ def extend_store(
     try:
         fill_folder(building, union, _cut(store, union, unit_runs))
         larger = SweepStore(building)
-        _copy_done(store, larger)
+        if not rerun:
+            _copy_done(store, larger)
         larger.close()
+        store.place.check()
+        lock.check()
         store.close()
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(folder / RUN_NAME, building / RUN_NAME)
-        replaced = folder.with_name(f"{folder.name}{_REPLACED}{secrets.token_hex(4)}")
+        replaced = folder.with_name(f"{folder.name}{REPLACED}{secrets.token_hex(4)}")
         os.rename(folder, replaced)
         os.rename(building, folder)
     except BaseException:
@@ -83,14 +104,15 @@ def extend_store(
             shutil.rmtree(building, ignore_errors=True)
         raise
     lock.release()
+    new_lock.moved_to(folder)
     shutil.rmtree(replaced, ignore_errors=True)
     return SweepStore(folder), new_lock
 
 
 def recover_swap(folder: Path) -> None:
     """Finish, or take back, an extension that was killed while the folders changed names."""
-    replaced = [path for path in folder.parent.glob(f"{folder.name}{_REPLACED}*") if not is_held(path)]
-    extending = [path for path in folder.parent.glob(f"{folder.name}{_EXTENDING}*") if not is_held(path)]
+    replaced = [path for path in beside(folder, REPLACED) if not is_held(path)]
+    extending = [path for path in beside(folder, _EXTENDING) if not is_held(path)]
     if not folder.exists() and replaced:
         # The old one moves away only when the new one is whole.
         source = extending.pop() if extending else replaced.pop()
@@ -169,17 +191,25 @@ def _copy_done(old: SweepStore, new: SweepStore) -> None:
             if not boxes:
                 continue
             linked = _linked(old, new, place, unit, sources, boxes == [box])
-            digests = linked if linked is not None else _copied(old, new, place, unit, shared, sources)
-            status = new.files.read(f"{part.prefix}status", box)
+            if linked is not None:
+                digest, tables = linked
+            else:
+                tables = _copied(old, new, place, unit, shared, sources)
+                digest = new.unit_digest(part, unit)
             record: dict[str, Any] = {
                 "kind": UNIT,
                 "part": part.name,
                 "unit": unit_name(unit),
-                "runs": int(np.isin(status, (1, 2)).sum()),
-                "failed": int((status == 2).sum()),
+                "runs": 0,
+                "failed": 0,
                 "seconds": 0.0,
-                "digest": new.unit_digest(part, unit),
-                "tables": digests,
+                "digest": digest,
+                "tables": tables,
+            }
+            status = new.read_status(part, unit, record)
+            record |= {
+                "runs": int(np.isin(status, (DONE, FAILED)).sum()),
+                "failed": int((status == FAILED).sum()),
             }
             if _volume(boxes) < _volume([box]):
                 record["boxes"] = [[list(ends) for ends in was] for was in boxes]
@@ -216,8 +246,8 @@ def _linked(
     unit: tuple[int, ...],
     sources: list[str],
     whole: bool,
-) -> dict[str, str] | None:
-    """Link the files of a unit that is what it was; gives its tables' digests, None if it is not."""
+) -> tuple[str, dict[str, str]] | None:
+    """Link the files of a unit that is what it was; gives its digests as they were, None if it is not."""
     if not whole or len(sources) != 1 or not place.same_order:
         return None
     source = unit_of_name(sources[0])
@@ -233,15 +263,13 @@ def _linked(
         target = new.files.chunk_file(name, unit)
         target.parent.mkdir(parents=True, exist_ok=True)
         _link(old.files.chunk_file(name, source), target)
-    digests = {}
-    for table in sorted(path.name for path in (old.folder / "tables").iterdir()):
-        source_file = part_file(old.folder, table, f"{place.old.prefix}{sources[0]}")
-        if source_file.exists():
-            target = part_file(new.folder, table, f"{place.new.prefix}{unit_name(unit)}")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _link(source_file, target)
-            digests[table] = file_digest(target)
-    return digests
+    line = old.journal.units(place.old.name)[sources[0]]
+    tables = dict(line.get("tables", {}))
+    for table in tables:
+        target = new.folder / part_name(table, new.work_name(place.new, unit))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _link(old.folder / part_name(table, f"{place.old.prefix}{sources[0]}"), target)
+    return str(line["digest"]), tables
 
 
 def _link(source: Path, target: Path) -> None:
@@ -261,9 +289,8 @@ def _copied(
 ) -> dict[str, str]:
     """Copy values and table rows of the runs that a new unit shares with the old store."""
     back = place.back(shared)
-    for name, (_, dims, _) in variable_table(place.new).items():
-        tail: Box = ((0, 65),) if dims[-1] == "lag" else ()
-        values = place.turned(old.files.read(name, (*back, *tail)), shared)
+    for name in variable_table(place.new):
+        values = place.turned(old.read(place.old, name, back), shared)
         new.files.write({name: values}, shared)
     return _copied_tables(old, new, place, unit, shared, sources)
 
@@ -284,8 +311,10 @@ def _copied_tables(
     cells = place.new.cell_ids.reshape(-1)[box_cells(shared[:-1], place.new.layout.shape[:-1])]
     seeds = place.new.seeds[shared[-1][0] : shared[-1][1]]
     gathered: dict[str, list[polars.DataFrame]] = {}
+    lines = old.journal.units(place.old.name)
     for name in sources:
-        for table, frame in read_unit_tables(old.folder, f"{place.old.prefix}{name}").items():
+        kept = dict(lines.get(name, {}).get("tables", {}))
+        for table, frame in read_unit_tables(old.folder, f"{place.old.prefix}{name}", kept).items():
             inside = frame.filter(
                 polars.col("cell").is_in(cells.tolist()) & polars.col("seed").is_in(seeds.tolist())
             )
@@ -294,7 +323,5 @@ def _copied_tables(
     for table, frames in gathered.items():
         rows = in_run_order(polars.concat(frames), cells, seeds)
         if len(rows):
-            digests[table] = write_part(
-                part_file(new.folder, table, f"{place.new.prefix}{unit_name(unit)}"), rows
-            )
+            digests[table] = write_part(new.place, table, new.work_name(place.new, unit), rows)
     return digests

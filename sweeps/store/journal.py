@@ -1,9 +1,9 @@
 """The journal of a stored sweep: one JSON line per finished unit, written after the unit's data.
 
-The journal alone says what is done; nothing is inferred from data. Each line ends with its own checksum, so
-that a torn last line (a kill, a full disk) is told from a whole one and a flipped bit is found. A torn tail
-is cut off before the next line is written; a damaged line elsewhere counts as not written, so its unit is
-run again.
+The journal says what is done, with the digests of the files that prove it; nothing is inferred from data.
+Each line ends with its own checksum, so that a torn last line (a kill, a full disk) is told from a whole one
+and a flipped bit is found. A torn tail is cut off before the next line is written; a damaged line elsewhere
+counts as not written, so its unit is run again. A unit whose files do not hold is undone by a line too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .place import Place
+
 JOURNAL_NAME = "journal.jsonl"
 CREATED, UNIT, FINISHED = "created", "unit", "finished"
+UNDONE = "undone"
 
 
 def journal_line(record: Mapping[str, Any]) -> bytes:
@@ -60,13 +63,16 @@ class Journal:
         Numbers (from 1) of lines that do not hold, a torn last one apart.
     torn : bool
         Whether the last line was cut off.
+    place : Place, optional
+        The store's folder, if it is to be written through that and not through the path.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, place: Place | None = None) -> None:
+        self.path, self.place = path, place
         self.records: list[dict[str, Any]] = []
         self.damaged: list[int] = []
         self.torn = False
+        self.foreign = False  # its creation is that of another sweep
         self._whole = 0
         self._lock = threading.Lock()
         self._file: Any = None
@@ -91,7 +97,7 @@ class Journal:
         """Add one line, whole or not at all."""
         with self._lock:
             if self._file is None:
-                self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  (kept open for the run)
+                self._file = self._opened()
                 if self.torn:
                     self._file.truncate(self._whole)
                     self.torn = False
@@ -106,10 +112,33 @@ class Journal:
                 raise
             self._keep(dict(record))
 
+    def _opened(self) -> Any:
+        if self.place is None:
+            return open(self.path, "ab", buffering=0)  # kept open for the run
+        return os.fdopen(self.place.append_to(self.path.name), "ab", buffering=0)
+
     def _keep(self, record: dict[str, Any]) -> None:
         self.records.append(record)
         if record.get("kind") == UNIT:
-            self._by_part.setdefault(str(record.get("part")), {})[str(record.get("unit"))] = record
+            units = self._by_part.setdefault(str(record.get("part")), {})
+            units[str(record.get("unit"))] = record
+            if record.get(UNDONE):
+                self.forget(str(record.get("part")), str(record.get("unit")))
+
+    def undo(self, part: str, unit: str) -> None:
+        """Say that a unit is not done after all; an older version reads it as one that is being written."""
+        empty = {"runs": 0, "failed": 0, "seconds": 0.0, "digest": "", "tables": {}, "boxes": []}
+        self.append({"kind": UNIT, "part": part, "unit": unit, **empty, "rewriting": True, UNDONE: True})
+
+    def forget(self, part: str, unit: str) -> None:
+        """Take a unit for undone, without a word in the file."""
+        self._by_part.get(part, {}).pop(unit, None)
+
+    def rewrite(self, place: Place, records: list[dict[str, Any]]) -> None:
+        """Put these lines in place of the whole file, in one step."""
+        self.close()
+        place.write(self.path.name, b"".join(journal_line(record) for record in records))
+        self.__init__(self.path, place)  # type: ignore[misc]
 
     def close(self) -> None:
         """Flush to the disk and close."""

@@ -9,16 +9,29 @@ holder from a dead one.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import os
 import socket
+import stat
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from ...kernels.errors import StoreError
+from .place import identity_of
+
+try:
+    import fcntl
+except ModuleNotFoundError:
+    raise StoreError(
+        "store",
+        "needs a POSIX system's file locks",
+        sys.platform,
+        "Use Linux, macOS or WSL.",
+    ) from None
 
 LOCK_NAME = "lock"
 BEAT_SECONDS = 10.0
@@ -47,8 +60,12 @@ class StoreLock:
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOCK_NAME
         self.took_over = ""
-        self._file: Any = open(self.path, "a+b", buffering=0)  # noqa: SIM115  (kept open while it is held)
-        holder, age = self._holder()
+        self._file = _opened(self.path)
+        try:
+            holder, age = self._holder()
+        except StoreError:
+            self._file.close()
+            raise
         try:
             fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -76,13 +93,15 @@ class StoreLock:
         )
 
     def _holder(self) -> tuple[dict[str, Any], float]:
-        content = self.path.read_bytes()
-        age = time.time() - self.path.stat().st_mtime
+        content, about = self.holder, os.fstat(self._file.fileno())
         try:
             holder = json.loads(content) if content.strip() else {}
         except ValueError:
-            holder = {}
-        return (holder if isinstance(holder, dict) else {}), age
+            holder = None
+        if not isinstance(holder, dict) and about.st_nlink > 1:
+            # A second name of some file elsewhere, whose content is not ours to overwrite.
+            raise _not_a_lock(self.path)
+        return (holder if isinstance(holder, dict) else {}), time.time() - about.st_mtime
 
     def _write(self, content: dict[str, Any]) -> None:
         self._file.truncate(0)
@@ -94,6 +113,31 @@ class StoreLock:
                 os.utime(self._file.fileno())
             except (OSError, ValueError):  # closed, or the folder was removed: nothing is left to keep
                 return
+
+    def moved_to(self, folder: Path) -> None:
+        """Follow the folder to its new name."""
+        self.path = folder / LOCK_NAME
+
+    @property
+    def holder(self) -> bytes:
+        """What the file says of the holder."""
+        return os.pread(self._file.fileno(), 4096, 0)
+
+    def check(self) -> None:
+        """Refuse to go on when the folder's lock is not this one any more.
+
+        Raises
+        ------
+        StoreError
+        """
+        mine = os.fstat(self._file.fileno())
+        if identity_of(self.path) != (mine.st_dev, mine.st_ino):
+            raise StoreError(
+                "store",
+                "must stay where it is while a run works on it; it was moved, removed or begun anew",
+                str(self.path.parent),
+                "Nothing was written elsewhere. Give the command again with the place it has now.",
+            )
 
     def release(self) -> None:
         """Return the lock back."""
@@ -111,9 +155,32 @@ class StoreLock:
         self.release()
 
 
+def _opened(path: Path) -> Any:
+    """Open a lock's file, which must be a file: no link is followed, and no pipe is waited for."""
+    try:
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666
+        )
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise _not_a_lock(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_a_lock(path)
+    return os.fdopen(descriptor, "r+b", buffering=0)
+
+
+def _not_a_lock(path: Path) -> StoreError:
+    rule = "must be a file of its own, not a link, a folder or a pipe"
+    return StoreError(LOCK_NAME, rule, str(path), "Remove it; the next run makes another.")
+
+
 def is_held(folder: Path) -> bool:
     """Tell whether some process holds the lock of a folder."""
     path = folder / LOCK_NAME
+    if path.is_symlink() or not path.is_file():
+        return False
     try:
         with open(path, "rb") as file:
             try:

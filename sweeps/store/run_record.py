@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from .place import Place
+
 RUN_NAME = "run.json"
 
 
@@ -25,14 +27,11 @@ def versions() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def note_run(folder: Path, **facts: Any) -> Iterator[dict[str, Any]]:
+def note_run(place: Place, **facts: Any) -> Iterator[dict[str, Any]]:
     """Write down that a command works on the store, and how it ended."""
-    from ..files import write_atomically
-
-    file = folder / RUN_NAME
     try:
-        runs = json.loads(file.read_text())["runs"]
-    except (OSError, ValueError, KeyError):
+        runs = list(json.loads((place.folder / RUN_NAME).read_text())["runs"])
+    except (OSError, ValueError, KeyError, TypeError):
         runs = []
     entry: dict[str, Any] = {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -49,7 +48,7 @@ def note_run(folder: Path, **facts: Any) -> Iterator[dict[str, Any]]:
     runs.append(entry)
 
     def write() -> None:
-        write_atomically(file, (json.dumps({"runs": runs}, indent=1) + "\n").encode())
+        place.write(RUN_NAME, (json.dumps({"runs": runs}, indent=1) + "\n").encode())
 
     write()
     try:

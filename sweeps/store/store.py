@@ -8,42 +8,51 @@
              journal.jsonl    what is done; written after the data
              run.json         commands, times, host, versions
              lock             held by the run that is under way
+             kept/            old files of units that are being written again, while they are
 
 The folder is made aside (``<folder>.building-…``) and renamed when it is whole. A unit's data are written,
 then its line in the journal; a kill in between leaves the unit undone, and doing it again gives the same
-bytes. When all is done, ``complete`` and the consolidated metadata are written in one step.
+bytes. When all is done, ``complete`` and the consolidated metadata are written in one step. Whatever is read
+is held against the journal's digests (:mod:`.proof`).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.errors import StoreError
+from ...kernels.pipeline.metrics import LAG_BINS
 from ..checks import path_of, text_of
 from ..execute.plan import CELLS, Part, plan_parts
-from ..execute.units import Box, intersection, unit_name, unit_of_name
+from ..execute.units import Box, intersection, unit_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
-from ..results.dataset import SCHEMA_VERSION, variable_table, variable_values, with_reasons
-from ..spec.carried import check_law, spec_from_text
+from ..results import dataset as results
+from ..results.dataset import coordinate_table, variable_table, variable_values
+from ..runs.status import DONE, FAILED
+from ..spec.carried import check_law
 from ..spec.spec import SweepSpec
 from ..spec.writing import spec_to_toml
-from .arrays import ZarrFiles, create_group
+from .arrays import create_group
 from .journal import CREATED, FINISHED, JOURNAL_NAME, UNIT, Journal
 from .lock import StoreLock, is_held
-from .tables import FAILURES, read_unit_tables, remove_leftovers, table_path, write_unit_tables
+from .opening import check_schema, open_files, open_journal, stored_chunks, stored_spec
+from .place import Place, beside, identity_of
+from .proof import ZARR_NAME, StoredVariable, digests_of
+from .tables import TABLES_NAME, write_unit_tables
 
 if TYPE_CHECKING:
     import polars
     import xarray
 
-ZARR_NAME = "cells.zarr"
 SPEC_NAME = "spec.toml"
 _BUILDING = ".building-"
 
@@ -54,29 +63,50 @@ def store_folder(spec: SweepSpec, results: Path) -> Path:
 
 
 class SweepStore:
-    """A stored sweep, opened to be run.
+    """A stored sweep, opened to be run or read.
 
     Attributes
     ----------
     folder : Path
+    opened_as : tuple of int
+        Device and inode of the folder.
     spec : SweepSpec
     parts : list of Part
         Cut into units as the arrays on disk are.
     journal : Journal
+        As it was when the store was opened, and what was added through it.
     files : ZarrFiles
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.files = _open_files(folder)
+    def __init__(self, folder: Path, *, same_law: bool = True) -> None:
+        self.folder, self.opened_as = folder, identity_of(folder)
+        self.files = open_files(folder)
         self.attributes = self.files.attributes
         check_schema(self.attributes, folder)
-        self.spec = _stored_spec(self.attributes, folder)
-        check_law(self.spec, self.attributes["law_digest"])
-        self.parts = [
-            part.with_chunks(self.files.chunks(f"{part.prefix}status")) for part in plan_parts(self.spec, 1)
-        ]
-        self.journal = Journal(folder / JOURNAL_NAME)
+        self.spec = stored_spec(self.attributes, folder)
+        if same_law:
+            check_law(self.spec, str(self.attributes.get("law_digest")))
+        self.parts = [part.with_chunks(stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
+        variables = []
+        for part in self.parts:
+            for name, (dtype, dims, _) in variable_table(part).items():
+                variables.append(name)
+                tail = (LAG_BINS,) if dims[-1] == "lag" else ()
+                layout = part.layout
+                self.files.define(name, dtype, (*layout.shape, *tail), (*layout.chunks, *tail))
+        self.files.members = {*variables, *coordinate_table(self.spec)}
+        self.journal = open_journal(folder, self.spec)
+
+    @cached_property
+    def place(self) -> Place:
+        """The folder, held open to be written into."""
+        place = self.files.place
+        self.journal.place = place
+        return place
+
+    def work_name(self, part: Part, unit: Sequence[int]) -> str:
+        """Name a unit, with its part unless it is the sweep's own."""
+        return f"{part.prefix}{unit_name(unit)}"
 
     def part(self, name: str) -> Part:
         """Return a part by its name."""
@@ -85,7 +115,7 @@ class SweepStore:
     @property
     def complete(self) -> bool:
         """Whether the run was finished and nothing has been asked since."""
-        return bool(self.files.attributes["complete"]) and self.journal.finished
+        return bool(self.files.attributes.get("complete")) and self.journal.finished
 
     def units(self) -> Iterator[tuple[Part, tuple[int, ...]]]:
         """Return every unit: the baseline's first, since they are few, then the sweep's own."""
@@ -97,18 +127,54 @@ class SweepStore:
         """Tell which runs of a unit the journal calls done: bool (cells, seeds)."""
         return done_mask(part, unit, self.journal.units(part.name).get(unit_name(unit)))
 
-    def read_unit(self, part: Part, unit: Sequence[int]) -> UnitArrays:
-        """Read what a unit holds on disk."""
+    def variable(self, part: Part, name: str, units: Iterable[tuple[Sequence[int], Any]]) -> StoredVariable:
+        """Return a variable to be read; `units` are the units to be read, with their lines in the journal."""
+        digests = {tuple(unit): digests_of(part, record)[name] for unit, record in units if record}
+        return StoredVariable(self.folder, name, self.files.array(name), digests, self.opened_as)
+
+    def done_units(self, part: Part) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
+        """Return the units of a part that the journal tells of, with their lines."""
+        records = self.journal.units(part.name)
+        for unit in part.layout.units():
+            record = records.get(unit_name(unit))
+            if record is not None:
+                yield unit, record
+
+    def read(self, part: Part, name: str, box: Box) -> np.ndarray:
+        """Read a box of one variable, held against the journal; fill values where nothing is done."""
+        variable = self.variable(part, name, self.done_units(part))
+        tail = (slice(None),) * (len(variable.array.shape) - len(box))
+        return variable.read((*(slice(start, stop) for start, stop in box), *tail))
+
+    def read_unit(self, part: Part, unit: Sequence[int], record: dict[str, Any] | None = None) -> UnitArrays:
+        """Read what a unit holds on disk, held against its line in the journal (or against `record`)."""
+        record = record or self.journal.units(part.name).get(unit_name(unit))
         box = part.layout.box(unit)
         cells, seeds = len(part.layout.cells(unit)), box[-1][1] - box[-1][0]
         arrays = empty_arrays(part.metrics, cells, seeds, lag_counts=part.keep_lag_counts)
         for name in arrays.metrics:
-            arrays.metrics[name] = self.files.read(part.prefix + name, box).reshape(cells, seeds)
-        arrays.status = self.files.read(f"{part.prefix}status", box).reshape(cells, seeds)
+            arrays.metrics[name] = self._values(part, name, unit, record)
+        arrays.status = self.read_status(part, unit, record)
         if arrays.lag_counts is not None:
-            counts = self.files.read(f"{part.prefix}lag_counts", (*box, (0, arrays.lag_counts.shape[-1])))
-            arrays.lag_counts = counts.reshape(arrays.lag_counts.shape)
+            arrays.lag_counts = self._values(part, "lag_counts", unit, record)
         return arrays
+
+    def read_status(
+        self, part: Part, unit: Sequence[int], record: dict[str, Any] | None = None
+    ) -> np.ndarray:
+        """Read what became of a unit's runs: uint8 (cells, seeds)."""
+        record = record or self.journal.units(part.name).get(unit_name(unit))
+        return self._values(part, "status", unit, record)
+
+    def _values(
+        self, part: Part, name: str, unit: Sequence[int], record: dict[str, Any] | None
+    ) -> np.ndarray:
+        variable = self.variable(part, part.prefix + name, [(unit, record)])
+        box = part.layout.box(unit)
+        tail = variable.array.shape[len(box) :]
+        at = (slice(start, stop) for start, stop in box)
+        values = variable.read((*at, *(slice(None) for _ in tail)))
+        return values.reshape(len(part.layout.cells(unit)), box[-1][1] - box[-1][0], *tail)
 
     def write_unit(self, work: UnitWork, kept_tables: dict[str, Any] | None = None) -> dict[str, Any]:
         """Write a unit's data and tables; gives the journal's record, which is not written yet."""
@@ -117,14 +183,14 @@ class SweepStore:
         shape = tuple(stop - start for start, stop in box)
         values = variable_values(part, work.arrays, shape)
         self.files.write(values, box)
-        tables = write_unit_tables(self.folder, work, self.spec, kept_tables)
+        tables = write_unit_tables(self.place, work, self.spec, kept_tables)
         status = work.arrays.status
         return {
             "kind": UNIT,
             "part": part.name,
             "unit": unit_name(unit),
-            "runs": int(np.isin(status, (1, 2)).sum()),
-            "failed": int((status == 2).sum()),
+            "runs": int(np.isin(status, (DONE, FAILED)).sum()),
+            "failed": int((status == FAILED).sum()),
             "seconds": round(work.seconds, 3),
             "digest": self.unit_digest(part, unit),
             "tables": tables,
@@ -134,19 +200,48 @@ class SweepStore:
         """Digest a unit's chunk files, one after the other in the order of the variables."""
         return "".join(self.files.digest(name, unit) or "-" * 8 for name in variable_table(part))
 
+    def is_done(self, part: Part, unit: Sequence[int]) -> bool:
+        """Tell whether all of a unit is done, or the rounds of a stopping rule decide what is."""
+        decided = self.spec.until is not None and part.name == CELLS
+        return decided or bool(self.done_mask(part, unit).all())
+
     def finish(self) -> None:
-        """Mark the store complete: the group's metadata, then the journal."""
+        """Mark the store complete: the group's metadata, then the journal.
+
+        Raises
+        ------
+        StoreError
+            If a unit is not done.
+        """
+        for part, unit in self.units():
+            if not self.is_done(part, unit):
+                raise StoreError(
+                    "complete",
+                    f"must not be said, unit {self.work_name(part, unit)} is not done",
+                    str(self.folder),
+                    "Give the same command again.",
+                )
+        if self.journal.damaged or not self.journal.records or self.journal.records[0]["kind"] != CREATED:
+            self.journal.rewrite(self.place, self.living_lines())
         self.files.set_complete(True)
         self.journal.append({"kind": FINISHED, "fingerprint": self.spec.fingerprint})
 
+    def living_lines(self) -> list[dict[str, Any]]:
+        """Return the journal without its dead lines: the creation, and the last line of each done unit."""
+        done = {id(record) for part in self.parts for _, record in self.done_units(part)}
+        created = creation_line(self.spec, self.parts) | {"schema": self.attributes["schema_version"]}
+        return [created, *(record for record in self.journal.records if id(record) in done)]
+
     def reopen(self) -> None:
         """Take back the mark before a complete store is changed."""
-        if self.files.attributes["complete"]:
+        if self.files.attributes.get("complete"):
             self.files.set_complete(False)
 
     def close(self) -> None:
-        """Close the journal."""
+        """Close the journal and the folder."""
         self.journal.close()
+        if "place" in self.__dict__:
+            self.place.close()
 
 
 def done_mask(part: Part, unit: Sequence[int], record: dict[str, Any] | None) -> np.ndarray:
@@ -160,57 +255,6 @@ def done_mask(part: Part, unit: Sequence[int], record: dict[str, Any] | None) ->
             if shared is not None:
                 mask[tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(shared, box))] = True
     return mask.reshape(-1, shape[-1])
-
-
-def _open_files(folder: Path) -> ZarrFiles:
-    if not (folder / ZARR_NAME / "zarr.json").exists():
-        raise StoreError(
-            "store", "must be the folder of a stored sweep", str(folder), "Check the path, or run the sweep."
-        )
-    try:
-        return ZarrFiles(folder / ZARR_NAME)
-    except Exception as error:
-        raise StoreError(
-            "store", f"its metadata cannot be read: {error}", str(folder), "Restore zarr.json, or run anew."
-        ) from error
-
-
-def check_schema(attributes: dict[str, Any], folder: Path) -> None:
-    """Refuse a store that a newer version of Lagsweep wrote, or that is not one.
-
-    Raises
-    ------
-    StoreError
-    """
-    found = attributes.get("schema_version")
-    if not isinstance(found, int) or "spec" not in attributes:
-        raise StoreError(
-            "store",
-            "must be the result of a sweep",
-            str(folder),
-            "Its attributes lack spec and schema_version.",
-        )
-    if found > SCHEMA_VERSION:
-        raise StoreError(
-            "schema_version", f"must be at most {SCHEMA_VERSION}", found, "Use a newer lagsweep to read it."
-        )
-
-
-def _stored_spec(attributes: dict[str, Any], folder: Path) -> SweepSpec:
-    try:
-        spec = spec_from_text(attributes["spec"])
-    except ValueError as error:
-        raise StoreError(
-            "spec", f"the stored spec cannot be read: {error}", str(folder), "Use the version that made it."
-        ) from error
-    if spec.fingerprint != attributes["fingerprint"]:
-        raise StoreError(
-            "fingerprint",
-            f"must be {spec.fingerprint[:8]}, that of the stored spec",
-            attributes["fingerprint"][:8],
-            "The store's metadata were changed by hand; run the sweep anew.",
-        )
-    return spec
 
 
 def create_store(folder: Path, spec: SweepSpec, unit_runs: int | None = None) -> tuple[SweepStore, StoreLock]:
@@ -232,6 +276,13 @@ def create_store(folder: Path, spec: SweepSpec, unit_runs: int | None = None) ->
     except OSError as error:
         lock.release()
         shutil.rmtree(building, ignore_errors=True)
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise StoreError(
+                "store",
+                "cannot be made: another run made it at the same moment",
+                str(folder),
+                "Give the same command again; it goes on, or says who is running on it.",
+            ) from error
         raise StoreError(
             "store", f"cannot be made: {error.strerror or error}", str(folder), "Name another with --store."
         ) from error
@@ -239,31 +290,43 @@ def create_store(folder: Path, spec: SweepSpec, unit_runs: int | None = None) ->
         lock.release()
         shutil.rmtree(building, ignore_errors=True)
         raise
+    lock.moved_to(folder)
     return SweepStore(folder), lock
 
 
 def fill_folder(folder: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
     """Write everything that a store has before its first unit."""
     create_group(folder / ZARR_NAME, spec, parts)
-    (folder / "tables").mkdir()
+    (folder / TABLES_NAME).mkdir()
     (folder / SPEC_NAME).write_text(spec_to_toml(spec), encoding="utf-8")
     journal = Journal(folder / JOURNAL_NAME)
-    units = {part.name: part.layout.count for part in parts}
-    journal.append(
-        {"kind": CREATED, "fingerprint": spec.fingerprint, "schema": SCHEMA_VERSION, "units": units}
-    )
+    journal.append(creation_line(spec, parts))
     journal.close()
+
+
+def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
+    """Return the journal's first line."""
+    units = {part.name: part.layout.count for part in parts}
+    return {
+        "kind": CREATED,
+        "fingerprint": spec.fingerprint,
+        "schema": results.SCHEMA_VERSION,
+        "units": units,
+    }
 
 
 def sweep_buildings(folder: Path) -> None:
     """Remove folders that killed runs left half-made; those that a living run is making stay."""
-    for leftover in folder.parent.glob(f"{folder.name}{_BUILDING}*"):
+    for leftover in beside(folder, _BUILDING):
         if not is_held(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
 def open_sweep(path: str | Path) -> xarray.Dataset:
-    """Open a stored sweep as a dataset; values are read when they are used.
+    """Open a stored sweep as a dataset; values are read when they are used, and checked when they are read.
+
+    Every chunk is held against the journal's digest at the moment it is read. A dataset that is open while
+    another process goes on with the store gives what was there when it was opened, or an error.
 
     Parameters
     ----------
@@ -279,40 +342,13 @@ def open_sweep(path: str | Path) -> xarray.Dataset:
     Raises
     ------
     StoreError
-        If there is no stored sweep, or a newer version made it.
+        If there is no stored sweep, a newer version made it, or its metadata or coordinates do not hold;
+        later, when values are read, if a file of theirs does not.
     """
-    import xarray
+    from .dataset import dataset_of
 
     folder = path_of("path", path)
-    folder = folder.parent if folder.name == ZARR_NAME else folder
-    files = _open_files(folder)
-    check_schema(files.attributes, folder)
-    dataset = xarray.open_zarr(
-        str(folder / ZARR_NAME),
-        consolidated=bool(files.attributes["complete"]),
-        chunks=None,
-        decode_timedelta=False,
-    )
-    spec = _stored_spec(files.attributes, folder)
-    dataset = dataset[[name for part in plan_parts(spec, 1) for name in variable_table(part)]]
-    for name, coordinate in dataset.coords.items():
-        if coordinate.dtype.kind not in "iufb":
-            labels = np.array(coordinate.values.tolist(), dtype=np.str_)
-            dataset = dataset.assign_coords({name: (coordinate.dims, labels, coordinate.attrs)})
-    return with_reasons(dataset, _reasons(folder, dataset))
-
-
-def _reasons(folder: Path, dataset: xarray.Dataset) -> dict[tuple[int, int], str]:
-    if not any(table_path(folder, FAILURES).glob("*.parquet")):
-        return {}
-    frame = read_table(folder, FAILURES).collect()
-    cells = {int(cell): place for place, cell in enumerate(dataset["cell"].values.reshape(-1))}
-    seeds = {int(seed): place for place, seed in enumerate(dataset["seed"].values)}
-    return {
-        (cells[cell], seeds[seed]): reason
-        for cell, seed, reason in frame.select("cell", "seed", "reason").iter_rows()
-        if cell in cells
-    }
+    return dataset_of(SweepStore(folder.parent if folder.name == ZARR_NAME else folder, same_law=False))
 
 
 def read_table(path: str | Path, table: str) -> polars.LazyFrame:
@@ -327,26 +363,12 @@ def read_table(path: str | Path, table: str) -> polars.LazyFrame:
     Raises
     ------
     StoreError
-        If the store does not keep that table.
+        If the store does not keep that table, or a part that the journal tells of is not there. A part that
+        is not the one of the journal is an error when the rows are collected.
     """
-    import polars
+    from .dataset import table_of
 
-    folder = table_path(path_of("path", path), text_of("table", table, "Name a table of the store."))
-    if not any(path_of("table", folder).glob("*.parquet")):
-        raise StoreError(
-            "table", "must be one that the store keeps", table, "Run with --tables, or look into tables/."
-        )
-    return polars.scan_parquet(folder / "*.parquet")
-
-
-__all__ = [
-    "Box",
-    "SweepStore",
-    "create_store",
-    "open_sweep",
-    "read_table",
-    "read_unit_tables",
-    "remove_leftovers",
-    "store_folder",
-    "unit_of_name",
-]
+    return table_of(
+        SweepStore(path_of("path", path), same_law=False),
+        text_of("table", table, "Name a table of the store."),
+    )

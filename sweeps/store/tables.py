@@ -1,13 +1,12 @@
 """Long tables of a stored sweep: one parquet part a unit, linked to the dataset by ``cell`` and ``seed``.
 
-A part is written to a temporary file and put in place in one step. Its rows are in the order of the unit's
-runs, so a unit that is done again gives the same bytes.
+A part is put in place in one step. Its rows are in the order of the unit's runs, so a unit that is done again
+gives the same bytes. Parts are read by the names that the journal has, each against its digest.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,23 +17,32 @@ from ..execute.plan import CELLS
 from ..execute.work import UnitWork
 from ..results.masks import mask_columns
 from ..spec.spec import SweepSpec
+from .arrays import digest_of, digest_of_file
+from .place import CHANGED, KEPT, MISSING, UNFINISHED, Place, refusal
 
 if TYPE_CHECKING:
     import polars
 
 FAILURES = "failures"
 MASKS_TABLE = "masks"
-_SUFFIX = ".tmp"
+TABLES_NAME = "tables"
+TABLE_DIGEST_BYTES = 8
+_LEFTOVERS = (UNFINISHED, ".tmp")  # the second: of older versions
 
 
 def table_path(folder: Path, table: str) -> Path:
     """Name the folder of a table's parts."""
-    return folder / "tables" / table
+    return folder / TABLES_NAME / table
+
+
+def part_name(table: str, work_name: str) -> str:
+    """Name the file of one unit's rows, inside the store."""
+    return f"{TABLES_NAME}/{table}/unit-{work_name}.parquet"
 
 
 def part_file(folder: Path, table: str, work_name: str) -> Path:
     """Name the file of one unit's rows."""
-    return table_path(folder, table) / f"unit-{work_name}.parquet"
+    return folder / part_name(table, work_name)
 
 
 def wanted_tables(spec: SweepSpec, part_name: str) -> tuple[str, ...]:
@@ -45,14 +53,14 @@ def wanted_tables(spec: SweepSpec, part_name: str) -> tuple[str, ...]:
 
 
 def write_unit_tables(
-    folder: Path, work: UnitWork, spec: SweepSpec, kept: Mapping[str, polars.DataFrame] | None = None
+    place: Place, work: UnitWork, spec: SweepSpec, kept: Mapping[str, polars.DataFrame] | None = None
 ) -> dict[str, str]:
     """Write a unit's parts.
 
     Parameters
     ----------
-    folder : Path
-        The store.
+    place : Place
+        The store's folder.
     work : UnitWork
     spec : SweepSpec
     kept : mapping, optional
@@ -67,13 +75,12 @@ def write_unit_tables(
     for table, fresh in unit_frames(work, spec).items():
         rows = _merged(fresh, kept, table, work)
         if len(rows.columns) > 2:  # else every cell of the unit is excluded
-            digests[table] = write_part(part_file(folder, table, work.name), rows)
+            digests[table] = write_part(place, table, work.name, rows)
     failures = _merged(_failures(work), kept, FAILURES, work)
-    target = part_file(folder, FAILURES, work.name)
     if len(failures):
-        digests[FAILURES] = write_part(target, failures)
-    else:
-        target.unlink(missing_ok=True)
+        digests[FAILURES] = write_part(place, FAILURES, work.name, failures)
+    for table in sorted({*wanted_tables(spec, work.part.name), FAILURES} - set(digests)):
+        place.remove(part_name(table, work.name))
     return digests
 
 
@@ -152,41 +159,63 @@ def in_run_order(frame: polars.DataFrame, cells: np.ndarray, seeds: np.ndarray) 
     return frame[np.argsort(keys, kind="stable")]
 
 
-def write_part(target: Path, frame: polars.DataFrame) -> str:
-    """Write rows to a temporary file and put it in place; gives the file's digest."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(target.name + _SUFFIX)
-    try:
-        frame.write_parquet(temporary, statistics=True)
-        digest = file_digest(temporary)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return digest
+def write_part(place: Place, table: str, work_name: str, frame: polars.DataFrame) -> str:
+    """Put a unit's rows of a table in place in one step; gives the file's digest."""
+    content = io.BytesIO()
+    frame.write_parquet(content, statistics=True)
+    place.write(part_name(table, work_name), content.getvalue())
+    return digest_of(content.getvalue(), TABLE_DIGEST_BYTES)
 
 
 def file_digest(path: Path) -> str:
     """Digest a part's file; empty if there is none."""
-    try:
-        return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
-    except FileNotFoundError:
-        return ""
+    return digest_of_file(path, TABLE_DIGEST_BYTES)
 
 
-def read_unit_tables(folder: Path, work_name: str) -> dict[str, polars.DataFrame]:
-    """Read a unit's parts that are there."""
+def read_part(folder: Path, table: str, work_name: str, digest: str) -> polars.DataFrame:
+    """Read one unit's rows of a table, held against the journal's digest.
+
+    Raises
+    ------
+    StoreError
+        If the file is not there, or is not the one that the journal tells of.
+    """
     import polars
 
-    found = {}
-    for file in sorted((folder / "tables").glob(f"*/unit-{work_name}.parquet")):
-        found[file.parent.name] = polars.read_parquet(file)
-    return found
+    return polars.read_parquet(io.BytesIO(proven_part(folder, table, work_name, digest)))
+
+
+def proven_part(folder: Path, table: str, work_name: str, digest: str) -> bytes:
+    """Read the file of one unit's rows, held against the journal's digest.
+
+    Raises
+    ------
+    StoreError
+        If the file is not there, or is not the one that the journal tells of.
+    """
+    name, what = part_name(table, work_name), MISSING
+    for root in (folder, folder / KEPT):
+        try:
+            content = (root / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            continue
+        except OSError as error:
+            what = f"cannot be read: {error.strerror}"
+            continue
+        if digest_of(content, TABLE_DIGEST_BYTES) == digest:
+            return content
+        what = CHANGED
+    raise refusal(folder, name, what)
+
+
+def read_unit_tables(folder: Path, work_name: str, digests: Mapping[str, str]) -> dict[str, polars.DataFrame]:
+    """Read a unit's parts that the journal tells of."""
+    return {table: read_part(folder, table, work_name, digest) for table, digest in sorted(digests.items())}
 
 
 def remove_leftovers(folder: Path) -> int:
     """Remove the unfinished files that a killed run left; tells how many."""
-    leftovers = list((folder / "tables").glob(f"*/*{_SUFFIX}"))
+    leftovers = [file for ending in _LEFTOVERS for file in (folder / TABLES_NAME).glob(f"*/*{ending}")]
     for leftover in leftovers:
         leftover.unlink(missing_ok=True)
     return len(leftovers)

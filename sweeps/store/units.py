@@ -12,14 +12,16 @@ from ..execute.work import UnitWork, empty_arrays, recording
 from .store import SweepStore
 from .tables import read_unit_tables
 
+Known = dict[str, Any] | None  # a unit's line in the journal, if it is done wholly or in part
 
-def is_known(store: SweepStore, part: Part, unit: tuple[int, ...]) -> bool:
-    """Tell whether the journal tells of a unit, done wholly or in part: then it holds runs that count."""
-    return unit_name(unit) in store.journal.units(part.name)
+
+def known_as(store: SweepStore, part: Part, unit: tuple[int, ...]) -> Known:
+    """Return what the journal tells of a unit, done wholly or in part: then it holds runs that count."""
+    return store.journal.units(part.name).get(unit_name(unit))
 
 
 def make_work(
-    store: SweepStore, part: Part, unit: tuple[int, ...], todo: np.ndarray, *, known: bool
+    store: SweepStore, part: Part, unit: tuple[int, ...], todo: np.ndarray, *, known: Known = None
 ) -> UnitWork:
     """Make the work of a unit; runs that are done already, and not to do again, are read first.
 
@@ -29,17 +31,17 @@ def make_work(
         cells, seeds = todo.shape
         arrays = empty_arrays(part.metrics, cells, seeds, lag_counts=part.keep_lag_counts)
     else:
-        arrays = store.read_unit(part, unit)
+        arrays = store.read_unit(part, unit, known)
     return UnitWork(part, unit, arrays, todo, recording(store.spec, part))
 
 
-def write_work(store: SweepStore, work: UnitWork, *, known: bool) -> dict[str, Any]:
+def write_work(store: SweepStore, work: UnitWork, *, known: Known = None) -> dict[str, Any]:
     """Write a unit's data and tables, with the rows of runs that were not done again; gives the record."""
     kept = None
     if known and not work.todo_asked.all():
         kept = {
             table: _rows_kept(frame, work)
-            for table, frame in read_unit_tables(store.folder, work.name).items()
+            for table, frame in read_unit_tables(store.folder, work.name, known.get("tables", {})).items()
         }
     return store.write_unit(work, kept)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -24,10 +25,11 @@ from ..spec.spec import SweepSpec
 from ..spec.stopping import Rule, parse_rule
 from .cluster import run_stored_on_cluster
 from .lock import StoreLock
+from .place import refuse_links
+from .resume import drop_kept, keep_old, make_ready, refuse_older
 from .run_record import note_run, versions
 from .store import SweepStore, create_store, open_sweep
-from .tables import remove_leftovers
-from .units import is_known, make_work, write_work
+from .units import known_as, make_work, write_work
 
 if TYPE_CHECKING:
     import xarray
@@ -48,6 +50,7 @@ def run_into_store(
     unit_runs: int | None = None,
     retry_failed: bool = False,
     fail_fast: bool = False,
+    rerun: bool = False,
 ) -> xarray.Dataset:
     """Run a sweep into a folder, or go on with the one that is there.
 
@@ -64,6 +67,8 @@ def run_into_store(
         Run failed runs again.
     fail_fast : bool
         Stop at the first unit with a failed run.
+    rerun : bool
+        Undo everything that is stored, whatever its version, and run it again.
 
     Returns
     -------
@@ -72,7 +77,7 @@ def run_into_store(
     Raises
     ------
     StoreError
-        If the store cannot be made, resumed or extended, or is in use.
+        If the store cannot be made, resumed, extended or written, is in use, or is moved meanwhile.
     Cancelled
         If `cancel` was set; what was finished is kept.
     """
@@ -81,36 +86,50 @@ def run_into_store(
     progress = progress or Progress()
     thread_count(executor, threads)  # refused before anything is written
     compile_first(spec.base, progress)
-    store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress)
-    with lock:
-        try:
-            StoredRun(
-                store,
-                executor=executor,
-                threads=threads,
-                progress=progress,
-                cancel=cancel or threading.Event(),
-                retry_failed=retry_failed,
-                fail_fast=fail_fast,
-            ).run()
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            rule = f"cannot grow: {os.strerror(error.errno)}"
-            raise StoreError(
-                "store", rule, str(folder), "Free some space and give the same command; it goes on."
-            ) from error
-        finally:
-            store.close()
+    with _faults_of_the_disk(folder):
+        store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress, rerun=rerun)
+        with lock:
+            try:
+                StoredRun(
+                    store,
+                    lock,
+                    executor=executor,
+                    threads=threads,
+                    progress=progress,
+                    cancel=cancel or threading.Event(),
+                    retry_failed=retry_failed,
+                    fail_fast=fail_fast,
+                ).run()
+            finally:
+                store.close()
     return open_sweep(folder)
 
 
+@contextlib.contextmanager
+def _faults_of_the_disk(folder: Path) -> Iterator[None]:
+    """Say what the disk does not do as an error of the store; what is finished is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or isinstance(error, ConnectionError):
+            raise  # of a cluster
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        rule = f"cannot {'grow' if full else 'be used'}: {os.strerror(error.errno)}"
+        file = str(error.filename) if error.filename and not full else str(folder)
+        way_out = "Free some space and give the same command; it goes on."
+        raise StoreError(
+            "store", rule, file, way_out if full else "When that is mended, the same command goes on."
+        ) from error
+
+
 def open_or_create(
-    spec: SweepSpec, folder: Path, *, unit_runs: int | None, progress: Progress
+    spec: SweepSpec, folder: Path, *, unit_runs: int | None, progress: Progress, rerun: bool = False
 ) -> tuple[SweepStore, StoreLock]:
     """Open the store of a sweep, extend it where the spec asks for more, or make it; its lock is held."""
     from .extend import extend_store, recover_swap
 
+    if folder.is_symlink():  # a link to a store stays one: it is the target that is extended
+        folder = folder.resolve()
     recover_swap(folder)
     if not folder.exists():
         return create_store(folder, spec, unit_runs)
@@ -120,9 +139,12 @@ def open_or_create(
     try:
         if lock.took_over:
             progress.note(f"store: a lock left by {lock.took_over} was stale and is taken over")
-        store = SweepStore(folder)
-        if store.spec.fingerprint != spec.fingerprint:
-            return extend_store(store, spec, lock, unit_runs=unit_runs, progress=progress)
+        refuse_links(folder)
+        store = SweepStore(folder, same_law=not rerun)
+        if not rerun:
+            refuse_older(store, spec)
+        if rerun or store.spec.fingerprint != spec.fingerprint:
+            return extend_store(store, spec, lock, unit_runs=unit_runs, progress=progress, rerun=rerun)
     except BaseException:
         lock.release()
         raise
@@ -135,6 +157,7 @@ class StoredRun:
     def __init__(
         self,
         store: SweepStore,
+        lock: StoreLock,
         *,
         executor: Any,
         threads: int | None,
@@ -143,27 +166,31 @@ class StoredRun:
         retry_failed: bool = False,
         fail_fast: bool = False,
     ) -> None:
-        self.store, self.executor, self.threads = store, executor, threads
+        self.store, self.lock, self.executor, self.threads = store, lock, executor, threads
         self.progress, self.cancel = progress, cancel
         self.retry_failed, self.fail_fast = retry_failed, fail_fast
 
     def run(self) -> None:
         """Do what is missing, then mark the store complete."""
         store = self.store
-        left_behind = store.files.sweep_leftovers() + remove_leftovers(store.folder)
-        if left_behind:
-            self.progress.note(f"store: removed {left_behind} unfinished files of a run that was killed")
-        for number in store.journal.damaged:
-            self.progress.note(f"journal: line {number} is damaged; its unit is run again")
+        self.check_place()
+        make_ready(store, self.progress)
         self._note_versions()
         todo = self._todo()
         if not todo and store.complete:
             return
-        with note_run(store.folder, units=len(todo)):
+        with note_run(store.place, units=len(todo)):
             store.reopen()
             if todo or store.spec.until is not None:
                 self._run_units(todo)
+            self.check_place()
+            drop_kept(store)
             store.finish()
+
+    def check_place(self) -> None:
+        """Make sure that the path is still the folder whose lock is held."""
+        self.store.place.check()
+        self.lock.check()
 
     def _note_versions(self) -> None:
         for name, now in versions().items():
@@ -183,7 +210,7 @@ class StoredRun:
             if rounds_decide and part.name == CELLS:
                 todo[:] = False
             if self.retry_failed and record is not None and record.get("failed"):
-                todo |= self.store.read_unit(part, unit).status == FAILED
+                todo |= self.store.read_status(part, unit) == FAILED
             if todo.any():
                 found.append((part, unit, todo))
         return found
@@ -203,7 +230,7 @@ class StoredRun:
             self.progress.end()
 
     def _runs_done(self, part: str) -> int:
-        return sum(int(record["runs"]) for record in self.store.journal.units(part).values())
+        return sum(int(record["runs"]) for _, record in self.store.done_units(self.store.part(part)))
 
     def _run_rounds(self, rule: Rule) -> None:
         """Add seeds round by round, only to the cells that need more."""
@@ -222,8 +249,8 @@ class StoredRun:
 
         def read(metric: str, seeds: int) -> np.ndarray:
             box = (*((0, size) for size in part.layout.shape[:-1]), (0, seeds))
-            values = store.files.read(metric, box).astype(np.float64)
-            status = store.files.read("status", box)
+            values = store.read(part, metric, box).astype(np.float64)
+            status = store.read(part, "status", box)
             return np.where(status == DONE, values, np.nan).reshape(-1, seeds)
 
         run_rounds(rule, part, run, read, self.progress)
@@ -236,7 +263,13 @@ class StoredRun:
         count = thread_count(self.executor, self.threads)
         if count is None:
             run_stored_on_cluster(
-                self.store, todo, self.executor, self.accept, progress=self.progress, cancel=self.cancel
+                self.store,
+                todo,
+                self.executor,
+                self.accept,
+                holder=self.lock.holder,
+                progress=self.progress,
+                cancel=self.cancel,
             )
             return
         run_units(
@@ -254,11 +287,16 @@ class StoredRun:
 
         Between two of their arrays the files are not those that the journal tells of. A unit that grows keeps
         what is done in it, since old and new files agree on that. A unit with runs to do again counts as
-        undone until it is written.
+        undone until it is written. Its old files are kept until the end: readers go on with them, and a
+        resume puts them back.
         """
         for part, unit, mask in todo:
             record = self.store.journal.units(part.name).get(unit_name(unit))
-            if record is None or record.get("rewriting"):
+            if record is None:
+                continue
+            self.check_place()
+            keep_old(self.store, part, unit, record)
+            if record.get("rewriting"):
                 continue
             grows = not (mask & self.store.done_mask(part, unit)).any()
             kept = {name: record[name] for name in ("boxes",) if name in record} if grows else {"boxes": []}
@@ -267,7 +305,7 @@ class StoredRun:
     def _works(self, todo: Todo) -> Iterator[UnitWork]:
         """Make the work of units, one by one."""
         for part, unit, mask in todo:
-            work = make_work(self.store, part, unit, mask, known=is_known(self.store, part, unit))
+            work = make_work(self.store, part, unit, mask, known=known_as(self.store, part, unit))
             if work.runs:
                 yield work
             else:  # every cell of it is excluded
@@ -275,7 +313,8 @@ class StoredRun:
 
     def _unit_done(self, work: UnitWork) -> None:
         """Write a unit, then its line in the journal."""
-        record = write_work(self.store, work, known=is_known(self.store, work.part, work.unit))
+        self.check_place()
+        record = write_work(self.store, work, known=known_as(self.store, work.part, work.unit))
         self.accept(work.part, work.unit, record, work.arrays.failures)
 
     def accept(
@@ -286,6 +325,7 @@ class StoredRun:
         failures: dict[tuple[int, int], Failure],
     ) -> None:
         """Write a unit's line in the journal and tell its failures."""
+        self.check_place()
         self.store.journal.append(record)
         tell_failures(part, unit, failures, self.progress)
         if self.fail_fast and failures:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..config.rules import ticks
+from ...kernels.pipeline.ticks import ticks
 
 if TYPE_CHECKING:
     from ..runs.result import PipelineResult

@@ -95,7 +95,7 @@ def bring(parameters, states, rates, time):
 def test_slowed_training_ends_at_the_first_tick_with_its_work_done(factor):
     """Against whole numbers of 2**-24 ticks, with the rate changing at random moments."""
     config = PipelineConfig(train_slowdown_when_generating=factor)
-    parameters, rates = pack(config), general_tables(config).work_rates
+    parameters, rates = pack([config]), general_tables(config).work_rates
     slow = int(2**24 / (1 + factor) + 0.5)
     rng = random.Random(7)
     for _ in range(30):

@@ -56,7 +56,15 @@ def test_kernels_never_import_sweeps():
     assert wrong == []
 
 
-def test_kernels_touch_no_world():
+# Machine code is kept in a folder that the environment may name; masks are made by ranges of rows on a few
+# threads, with the same result on any number of them.
+ALLOWED = {
+    *(("_jit.py", name) for name in ("os", "sys", "pathlib", "tempfile")),
+    ("completion.py", "concurrent.futures"),
+}
+
+
+def test_kernels_touch_no_world_and_start_no_threads():
     world = {
         "os",
         "sys",
@@ -67,14 +75,14 @@ def test_kernels_touch_no_world():
         "random",
         "subprocess",
         "threading",
+        "concurrent",
         "tempfile",
     }
     wrong = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in (ROOT / "kernels").rglob("*.py")
-        if path.name != "_jit.py"  # keeps machine code in a folder that the environment may name
         for name in _imported(path)
-        if name.split(".")[0] in world
+        if name.split(".")[0] in world and (path.name, name) not in ALLOWED
     ]
 
     assert wrong == []

@@ -14,8 +14,9 @@ from scipy import stats
 
 from lagsweep import frontier, paired_difference, run_sweep
 from lagsweep.errors import ConfigError
+from lagsweep.kernels.intervals import mean_interval
 from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.results.cells import cell_coordinates, cell_values, find_cell, mean_interval
+from lagsweep.sweeps.results.cells import cell_coordinates, cell_values, find_cell
 from lagsweep.sweeps.results.frontier import baseline_values, nondominated
 from lagsweep.sweeps.results.frontier_table import worth_a_look
 from lagsweep.sweeps.results.numbers import digits_for, percent_interval

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from lagsweep import PipelineConfig, simulate_pipeline
+from lagsweep import LengthLaw, PipelineConfig, simulate_pipeline
 from lagsweep.sweeps.runs.many import Cancelled, Record, simulate_batch
 
 SEEDS = np.array([4, 7], np.uint64)
@@ -62,3 +62,23 @@ def test_a_set_event_stops_the_batch_before_it_runs():
 
     with pytest.raises(Cancelled):
         simulate_batch(MIXED, SEEDS, cancel=cancel)
+
+
+@pytest.mark.parametrize("options", [{}, {"prompt_sigma": 0.3, "filter_probability": 0.2}])
+def test_configurations_that_share_a_seeds_draws_give_what_each_gives_alone(monkeypatch, options):
+    # So few are shared that every run goes on beyond them.
+    monkeypatch.setattr("lagsweep.sweeps.runs.general.DRAW_BUFFER_ROLLOUTS", 70)
+    groups = {"group_size": 2, "batch_groups": 4, "batch_tokens": None, "duration_seconds": 300.0}
+    base = PipelineConfig(**groups, **options)
+    other_law = base.replace(response_length=LengthLaw.fixed(200))
+    configs = [base, other_law, base.replace(rollout_workers=3), base.replace(publication="pause")]
+    seeds = np.array([5, 0, 2**64 - 1], np.uint64)
+
+    together = simulate_batch(configs, seeds)
+
+    for row, config in enumerate(configs):
+        alone = simulate_batch([config], seeds)
+        assert alone.metrics["generated_rollouts"].min() > 70
+        for name, values in alone.metrics.items():
+            np.testing.assert_array_equal(together.metrics[name][row], values[0], err_msg=name)
+        np.testing.assert_array_equal(together.lag_counts[row], alone.lag_counts[0])

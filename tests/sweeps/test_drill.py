@@ -14,9 +14,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lagsweep.errors import CheckpointError, ConfigError
+from lagsweep.kernels import staleness_capacity
 from lagsweep.sweeps.checkpoint.checkpoint import load_checkpoint, save_checkpoint
 from lagsweep.sweeps.checkpoint.drill import recovery_drill
-from lagsweep.sweeps.checkpoint.drill_loop import DrillSettings, TrainingLoop, admission_capacity
+from lagsweep.sweeps.checkpoint.drill_loop import DrillSettings, TrainingLoop
 
 
 def _resumed(loop, folder, previous=None):
@@ -147,10 +148,16 @@ def test_the_admission_budget_holds_over_a_resume_far_into_the_run(tmp_path):
 
 @given(st.integers(0, 6), st.integers(0, 200), st.integers(1, 16), st.integers(0, 16))
 def test_after_a_whole_restore_the_budget_is_the_lag_limit_whatever_the_version(lag, version, batch, running):
-    rule = {"max_policy_lag": lag, "published_version": version, "batch_rollouts": batch, "running": running}
+    rule = {
+        "max_staleness": lag,
+        "current_version": version,
+        "consumer_batch_size": batch,
+        "running": running,
+    }
+    rule["concurrency_limit"] = 10**6
 
-    assert admission_capacity(**rule, accepted=version * batch) == (lag + 1) * batch - running
-    assert admission_capacity(**rule, accepted=0) == (lag + 1) * batch - running + version * batch
+    assert staleness_capacity(**rule, accepted=version * batch) == (lag + 1) * batch - running
+    assert staleness_capacity(**rule, accepted=0) == (lag + 1) * batch - running + version * batch
 
 
 def test_the_loop_goes_on_exactly_in_another_process(tmp_path):

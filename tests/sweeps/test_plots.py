@@ -13,10 +13,10 @@ from oracle.small_sweeps import small_base
 
 from lagsweep import plot_frontier, plot_heatmap, plot_lag, plot_timeline, run_sweep, simulate_pipeline
 from lagsweep.errors import ConfigError
+from lagsweep.kernels.intervals import mean_interval
 from lagsweep.sweeps.charts.lag import lag_rows
 from lagsweep.sweeps.charts.plots import thinned
 from lagsweep.sweeps.charts.style import CATEGORIES
-from lagsweep.sweeps.results.cells import mean_interval
 from lagsweep.sweeps.results.frontier import frontier
 from lagsweep.sweeps.results.words import axis_words, metric_title, short_label
 from lagsweep.sweeps.spec.make import make_spec

@@ -9,11 +9,12 @@ from oracle.small_sweeps import small_base, tree
 from scipy.stats import t
 
 from lagsweep.errors import ConfigError
+from lagsweep.kernels.intervals import student
 from lagsweep.sweeps.execute.plan import plan_parts
 from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.make import make_spec
-from lagsweep.sweeps.spec.stopping import parse_rule, student
+from lagsweep.sweeps.spec.stopping import parse_rule
 from lagsweep.sweeps.store.store import SweepStore
 from lagsweep.sweeps.store.verify import verify_store
 from lagsweep.sweeps.store.writing import run_into_store
