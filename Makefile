@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -33,6 +33,10 @@ test-browser: $(VENV)/.installed-tests
 # Every fault of a stored sweep, on finished, unfinished and extended stores, with this many draws of each.
 drill-stores: $(VENV)/.installed-tests
 	LAGSWEEP_DRILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -n 2 -q tests/sweeps/test_fault_drill.py
+
+# Every public function with odd values, 50,000 times: no raw exception, no hang, no memory without a bound.
+fuzz-calls: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/fuzz_calls.py --calls 50000 --output results/published/fuzz-calls.md
 
 check: types
 	$(BIN)/ruff check .

@@ -1,20 +1,40 @@
-"""Check and broadcast the arguments of the closed formulas: numbers or arrays in, float64 or int64 out.
+"""The door for the kernels' arguments: numbers, arrays, flags and choices in, or an error with their name.
 
 One place decides what counts as a number here: Python and NumPy integers and floats, fractions, and nested
-sequences or arrays of them. Bools, strings, complex numbers, NaN and (unless a formula has a limit there)
-infinity are refused, with the argument's own name in the message.
+sequences or arrays of them. Bools, strings, complex numbers, times, masked values, NaN and (unless a formula
+has a limit there) infinity are refused, with the argument's own name in the message. What is asked for in
+memory has a limit too, checked before it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
 from numbers import Integral, Real
-from typing import Any, Protocol, SupportsFloat, SupportsIndex, TypeAlias, TypeGuard
+from typing import (
+    Any,
+    ParamSpec,
+    Protocol,
+    SupportsFloat,
+    SupportsIndex,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import ConfigError
+from .errors import NO_VALUE, ConfigError, nearest
+
+# What broadcasting, or one number such as a width, may make of small arguments: 1 GiB of float64.
+LARGEST_RESULT = 2**27
+_MOST_DIMENSIONS = 32  # NumPy holds 64, but broadcasts and walks through 32 only
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 Floats = float | NDArray[np.float64]
 Integers = int | NDArray[np.int64]
@@ -28,9 +48,9 @@ def is_number(value: Any) -> TypeGuard[float]:
     >>> [is_number(value) for value in (3, np.float32(0.5), True, np.True_, "3", None)]
     [True, True, False, False, False, False]
     """
-    # NumPy registers its integers and floats with these classes, and its bool with none. The type comes first
-    # because a check of rollout records asks this of every token.
-    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
+    # NumPy registers its integers, times among them, and floats with these classes, and its bool with none.
+    # The type comes first because a check of rollout records asks this of every token.
+    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool | np.timedelta64))
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
@@ -41,7 +61,9 @@ def is_whole(value: Any) -> TypeGuard[int]:
     >>> [is_whole(value) for value in (3, np.uint8(3), 3.0, True, "3")]
     [True, True, False, False, False]
     """
-    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+    return type(value) is int or (
+        isinstance(value, Integral) and not isinstance(value, bool | np.timedelta64)
+    )
 
 
 class HasArray(Protocol):
@@ -59,14 +81,42 @@ Numbers: TypeAlias = (
 )
 
 
-def _raw_array(name: str, value: Any) -> NDArray[Any]:
-    """Turn the argument into a numeric array; a bool hidden in a list counts as a bool."""
+def foreign_array(
+    name: str, value: Any, dtype: Any = None, *, rule: str = "", way_out: str = ""
+) -> NDArray[Any]:
+    """Let NumPy make an array of anything; what it or the value itself raises becomes our error.
+
+    Examples
+    --------
+    >>> foreign_array("mask", [1, 0])
+    array([1, 0])
+    """
+    if np.ma.is_masked(value):
+        fill = "Fill what is masked, or give the values and the mask as two arguments where both are taken."
+        raise ConfigError(name, "must not hold masked values", value, fill)
+    way_out = way_out or "Give a number, or an array of numbers."
+    try:
+        array = np.asarray(value, dtype=dtype)
+    except ValueError:
+        raise ConfigError(name, rule or "must be rectangular", value, way_out) from None
+    except Exception:  # a foreign value's own code may raise anything, and so may what it is nested in
+        raise ConfigError(name, rule or "must be a number", value, way_out) from None
+    if array.ndim > _MOST_DIMENSIONS:
+        raise ConfigError(name, f"must have at most {_MOST_DIMENSIONS} dimensions", array.ndim, way_out)
+    return array
+
+
+def raw_array(name: str, value: Any) -> NDArray[Any]:
+    """Turn the argument into a numeric array; a bool hidden in a list counts as a bool.
+
+    Examples
+    --------
+    >>> raw_array("lag", [1, 2])
+    array([1, 2])
+    """
     way_out = "Give a number, or an array of numbers."
     if isinstance(value, list | tuple) or not hasattr(value, "dtype"):
-        try:
-            boxed = np.array(value, dtype=object)
-        except ValueError:
-            raise ConfigError(name, "must be rectangular", value, way_out) from None
+        boxed = foreign_array(name, value, dtype=object)
         for item in boxed.flat:
             if not is_number(item):
                 raise ConfigError(name, "must be a number", value, way_out)
@@ -74,12 +124,25 @@ def _raw_array(name: str, value: Any) -> NDArray[Any]:
             try:
                 return boxed.astype(np.int64)
             except OverflowError:
-                return boxed.astype(np.float64)
-        return boxed.astype(np.float64)
-    array = np.asarray(value)
+                pass
+        return _as_float64(name, boxed)
+    array = foreign_array(name, value)
     if array.dtype.kind not in "iuf":
         raise ConfigError(name, "must be a number", value, way_out)
+    if array.dtype.kind == "f" and array.dtype != np.float64:
+        # A narrow float would be compared with bounds that it cannot hold.
+        return _as_float64(name, array)
     return array
+
+
+def _as_float64(name: str, array: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert to float64; a finite number beyond it is refused, not made infinite."""
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(np.float64)
+    except (OverflowError, FloatingPointError):
+        rule = "must stay below 1.8e308, the end of float64"
+        raise ConfigError(name, rule, array, "Give a smaller number.") from None
 
 
 def _refuse(name: str, rule: str, value: Any, bad: NDArray[np.bool_], way_out: str) -> None:
@@ -130,7 +193,7 @@ def real_numbers(
     >>> real_numbers("checkpoint_seconds", [1, 2.5], minimum=0)
     array([1. , 2.5])
     """
-    numbers = _raw_array(name, value).astype(np.float64)
+    numbers = raw_array(name, value).astype(np.float64)
     finite = "Give a finite number."
     _refuse(name, "must not be NaN", numbers, np.isnan(numbers), finite)
     if not infinity:
@@ -181,7 +244,7 @@ def whole_numbers(
     >>> whole_numbers("workers", 8, minimum=1)
     array(8)
     """
-    numbers = _raw_array(name, value)
+    numbers = raw_array(name, value)
     if numbers.dtype.kind == "f":
         whole = way_out or "Give a whole number."
         _refuse(name, "must not be NaN", numbers, np.isnan(numbers), whole)
@@ -208,7 +271,7 @@ def broadcast(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     Raises
     ------
     ConfigError
-        If the shapes do not fit together.
+        If the shapes do not fit together, or would make far more values than there are in the arguments.
 
     Examples
     --------
@@ -225,7 +288,234 @@ def broadcast(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
             shapes,
             "Add axes of length 1 where they differ.",
         ) from None
+    check_size(
+        ", ".join(arguments), shape, most=max(LARGEST_RESULT, *(array.size for array in arguments.values()))
+    )
     return tuple(np.broadcast_to(array, shape) for array in arguments.values())
+
+
+def fit_together(*shapes: tuple[int, ...], into: tuple[int, ...] | None = None) -> bool:
+    """Tell whether shapes broadcast, and (with ``into``) make no other shape than that.
+
+    Examples
+    --------
+    >>> fit_together((3, 1), (2,)), fit_together((3, 1), (2,), into=(3, 1))
+    (True, False)
+    """
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return into is None or shape == into
+
+
+def paired(**arguments: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Broadcast what belongs to the same rows and tokens; a row's value never meets a token's by chance.
+
+    Values of one shape, and a scalar or a row of tokens beside a batch, are paired as NumPy does. Refused is
+    what NumPy would multiply out, one value per row against one per token, and a flat array as long as a
+    square batch is wide, which may stand for its rows as well as for its tokens.
+
+    Raises
+    ------
+    ConfigError
+        If the shapes do not fit together, or it is not plain which axis a flat array lies along.
+
+    Examples
+    --------
+    >>> [a.shape for a in paired(log_ratio=np.ones((2, 3)), keep=np.ones((2, 1)))]
+    [(2, 3), (2, 3)]
+    """
+    together = broadcast(**arguments)
+    shape = together[0].shape if together else ()
+    shapes = {name: array.shape for name, array in arguments.items() if array.ndim}
+    flat = {each[0] for each in shapes.values() if len(each) == 1}
+    multiplied = shape not in shapes.values() and len({len(each) for each in shapes.values()}) > 1
+    square = any(len(each) > 1 and each[-1] == each[-2] > 1 and each[-1] in flat for each in shapes.values())
+    if multiplied or square:
+        rule = "must not pair a value per row with a value per token"
+        way_out = "Name the axis: x[:, None] is one value per row, x[None, :] one per token."
+        raise ConfigError(", ".join(shapes), rule, shapes, way_out)
+    return together
+
+
+def check_size(name: str, shape: Sequence[int], most: int = LARGEST_RESULT) -> None:
+    """Refuse a shape whose values would not fit into memory, before the memory is asked for.
+
+    Raises
+    ------
+    ConfigError
+        If there would be more than ``most`` values.
+
+    Examples
+    --------
+    >>> check_size("width", (2, 3))
+    """
+    size = math.prod(int(length) for length in shape)
+    if size > most:
+        rule = f"must not ask for more than {most} values at once"
+        raise ConfigError(name, rule, size, "Do it in parts.")
+
+
+def one_number(name: str, value: Any, **bounds: Any) -> float:
+    """Check one real number: what :func:`real_numbers` takes, but no array.
+
+    Raises
+    ------
+    ConfigError
+        If it is an array, or as :func:`real_numbers`.
+
+    Examples
+    --------
+    >>> one_number("confidence", np.float32(0.5))
+    0.5
+    """
+    return float(_one(name, value, real_numbers(name, value, **bounds)))
+
+
+def one_whole(name: str, value: Any, **bounds: Any) -> int:
+    """Check one whole number: what :func:`whole_numbers` takes, but no array.
+
+    Raises
+    ------
+    ConfigError
+        If it is an array, or as :func:`whole_numbers`.
+
+    Examples
+    --------
+    >>> one_whole("width", 8.0, minimum=0)
+    8
+    """
+    return int(_one(name, value, whole_numbers(name, value, **bounds)))
+
+
+def _one(name: str, value: Any, numbers: NDArray[Any]) -> Any:
+    if numbers.ndim:
+        raise ConfigError(name, "must be one number", value, "Give a single number.")
+    return numbers
+
+
+def flag(name: str, value: Any) -> bool:
+    """Check a flag: True or False and nothing that only counts as one, such as a text.
+
+    Raises
+    ------
+    ConfigError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> flag("normalized", np.True_)
+    True
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise ConfigError(name, "must be True or False", value, "Give a truth value.")
+
+
+def choice(name: str, value: Any, options: Sequence[str], *, rule: str = "", way_out: str = "") -> str:
+    """Check that a text is one of several; a near miss is named.
+
+    Raises
+    ------
+    ConfigError
+        If it is another text, or none.
+
+    Examples
+    --------
+    >>> choice("level", "token", ["token", "sequence"])
+    'token'
+    """
+    if isinstance(value, str) and value in options:
+        return str(value)
+    near = nearest(value, options) if isinstance(value, str) else ""
+    raise ConfigError(name, rule or f"must be one of {', '.join(options)}", value, near or way_out)
+
+
+def instance(name: str, value: Any, kind: type, way_out: str) -> Any:
+    """Check that an argument is an object of a class of ours.
+
+    Raises
+    ------
+    ConfigError
+        If it is something else.
+
+    Examples
+    --------
+    >>> instance("error", ConfigError("x"), ConfigError, "Give an error.")
+    ConfigError('x')
+    """
+    if isinstance(value, kind):
+        return value
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    raise ConfigError(name, f"must be {article} {kind.__name__}", value, way_out)
+
+
+def listed(name: str, value: Any, way_out: str, *, rule: str = "must be a list") -> tuple[Any, ...]:
+    """Take what an iterable of things gives; a text is not one.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be iterated over.
+
+    Examples
+    --------
+    >>> listed("sizes", [2, 4], "List the sizes.")
+    (2, 4)
+    """
+    try:
+        if not isinstance(value, str | bytes):
+            return tuple(value)
+    except Exception:
+        pass
+    raise ConfigError(name, rule, value, way_out)
+
+
+def axis_of(value: Any, dimensions: int) -> int:
+    """Check an axis of an array with so many dimensions.
+
+    Raises
+    ------
+    ConfigError
+        If it is no whole number, or the array has no such axis.
+
+    Examples
+    --------
+    >>> axis_of(-1, 2)
+    -1
+    """
+    if not is_whole(value) or not -dimensions <= value < dimensions:
+        rule = f"must be an axis of an array of {dimensions} dimensions"
+        raise ConfigError("axis", rule, value, "Give None to take everything as one group.")
+    return int(value)
+
+
+def within_float64(formula: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Make a formula refuse arguments whose sums or products leave float64, instead of answering NaN.
+
+    Examples
+    --------
+    >>> @within_float64
+    ... def area(width, height):
+    ...     return np.float64(width) * height
+    >>> try:
+    ...     area(1e308, 10)
+    ... except ConfigError as error:
+    ...     print(error)
+    width, height: must keep the result below 1.8e308, the end of float64
+    """
+
+    @wraps(formula)
+    def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        try:
+            with np.errstate(over="raise", invalid="raise", divide="raise"):
+                return formula(*args, **kwargs)
+        except (FloatingPointError, OverflowError):
+            rule = "must keep the result below 1.8e308, the end of float64"
+            raise ConfigError(", ".join(signature(formula).parameters), rule, NO_VALUE, "") from None
+
+    return checked
 
 
 def plain(array: Any) -> Any:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import Integers, broadcast, plain, real_numbers, whole_numbers
+from ._arguments import Integers, broadcast, plain, real_numbers, whole_numbers, within_float64
 
 _LARGEST = 2**31 - 1
 
 
+@within_float64
 def staleness_capacity(
     *,
     max_staleness: ArrayLike,
@@ -75,6 +76,7 @@ def staleness_room(max_staleness: Any, version: Any, batch: Any, accepted: Any, 
     return (max_staleness + version + 1) * batch - (accepted + running)
 
 
+@within_float64
 def staleness_budget(
     *,
     updates_per_sync: ArrayLike,
@@ -84,8 +86,8 @@ def staleness_budget(
 ) -> Integers:
     """Return how many samples verl 0.9.1 (fully async) admits between two publications.
 
-    ``int((1 + staleness_threshold) * updates_per_sync * batches_per_update * batch_size)``: what is trained
-    in between plus a share that may be left over. A fraction of a sample is dropped, as there.
+    ``int(batch_size * batches_per_update * (staleness_threshold + 1) * updates_per_sync)``, in this order:
+    what is trained in between plus a share that may be left over. A fraction of a sample is dropped there.
 
     Parameters
     ----------
@@ -115,4 +117,5 @@ def staleness_budget(
         batch_size=whole_numbers("batch_size", batch_size, minimum=1, maximum=limit),
         staleness_threshold=real_numbers("staleness_threshold", staleness_threshold, minimum=0, maximum=1000),
     )
-    return plain(np.floor((1.0 + share) * (updates * batches * size)).astype(np.int64))
+    # In verl's own order: with a share such as 0.15 another order of the products gives another whole number.
+    return plain(np.floor((size * batches) * (share + 1.0) * updates).astype(np.int64))

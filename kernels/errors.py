@@ -87,6 +87,8 @@ class Finding(NamedTuple):
         >>> Finding("batch_tokens", "is required").within("base.").field
         'base.batch_tokens'
         """
+        if not isinstance(place, str):
+            raise ConfigError("place", "must be text", place, "Give what stands before the field.")
         return (
             self._replace(field=place + self.field) if self.field else self._replace(rule=place + self.rule)
         )
@@ -116,8 +118,9 @@ class LagsweepError(Exception):
 
     def __init__(self, *parts: Any) -> None:
         if len(parts) == len(Finding._fields) and not isinstance(parts[0], Finding):
-            parts = (Finding(*parts),)
-        findings = [part if isinstance(part, Finding) else Finding("", str(part)) for part in parts]
+            field, rule, value, way_out = parts
+            parts = (Finding(_text(field), _text(rule), value, _text(way_out)),)
+        findings = [part if isinstance(part, Finding) else Finding("", _text(part)) for part in parts]
         lines = {str(finding): finding for finding in findings}  # what is found twice is said once
         self.findings = tuple(lines.values())
         super().__init__("\n".join(lines))
@@ -164,6 +167,15 @@ def shown_value(value: Any) -> str:
     return shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 3] + "..."
 
 
+def _text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    try:
+        return "" if part is None else str(part)
+    except Exception:
+        return shown_value(part)
+
+
 def is_short(value: Any) -> bool:
     """Tell whether a message shows a value as a whole."""
     try:
@@ -190,5 +202,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("max_policy_lagg", ["max_policy_lag", "seed"])
     "Did you mean 'max_policy_lag'?"
     """
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    if not isinstance(name, str):
+        return ""
+    close = get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else ""

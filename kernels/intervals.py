@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ._arguments import one_number
+
 
 def mean_interval(
     values: NDArray[np.float64], confidence: float = 0.95
@@ -29,7 +31,8 @@ def mean_interval(
     >>> float(mean), round(float(half), 3)
     (2.0, 2.484)
     """
-    return student(values, 0.5 + confidence / 2)
+    share = one_number("confidence", confidence, above=0.0, maximum=1.0, way_out="Give 0.95.")
+    return student(values, 0.5 + share / 2)
 
 
 def student(

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import numpy as np
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
+from ..kernels._arguments import listed
 from ..kernels.errors import NO_VALUE, ConfigError, Finding, nearest
 
 NOT_A_FIELD = "is not a known field"
@@ -31,7 +34,7 @@ def _counted(value: Any) -> int:
     if not isinstance(value, bool | np.bool_):
         try:
             return operator.index(value)
-        except TypeError:
+        except Exception:
             pass
     _refuse("must be a whole number", "Give a whole number.")
 
@@ -44,11 +47,11 @@ def _whole(value: Any) -> int:
 
 def _real(value: Any) -> float:
     """Accept finite real numbers of any kind (NumPy's too), never bool, never text."""
-    if isinstance(value, bool | np.bool_ | str | bytes | np.complexfloating):
+    if isinstance(value, bool | np.bool_ | str | bytes | np.complexfloating | np.ma.MaskedArray):
         _refuse("must be a number", "Give a number.")
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # a foreign value's own code may raise anything
         _refuse("must be a number", "Give a number.")
     if not math.isfinite(number):
         _refuse("must be finite", "Give a finite number.")
@@ -116,6 +119,140 @@ def checked(
     raise ConfigError(field, rule or found.rule, value, way_out or found.way_out)
 
 
+def flag_of(field: str, value: Any) -> bool:
+    """Check a flag: true or false, and nothing that only counts as one.
+
+    Raises
+    ------
+    ConfigError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> flag_of("masks", np.True_)
+    True
+    """
+    made: bool = checked(Flag, field, value)
+    return made
+
+
+def text_of(field: str, value: Any, way_out: str) -> str:
+    """Check a text.
+
+    Raises
+    ------
+    ConfigError
+        If it is something else.
+
+    Examples
+    --------
+    >>> text_of("metric", "updates", "Name a metric.")
+    'updates'
+    """
+    if isinstance(value, str):
+        return value
+    raise ConfigError(field, "must be text", value, way_out)
+
+
+def texts_of(field: str, value: Any, way_out: str) -> tuple[str, ...]:
+    """Check a list of texts; one text alone is a list of one.
+
+    Raises
+    ------
+    ConfigError
+        If it is no list, or something in it is no text.
+
+    Examples
+    --------
+    >>> texts_of("tables", ["batches"], "Name tables."), texts_of("tables", "batches", "Name tables.")
+    (('batches',), ('batches',))
+    """
+    found = (value,) if isinstance(value, str) else listed(field, value, way_out)
+    return tuple(text_of(field, each, way_out) for each in found)
+
+
+def mapping_of(field: str, value: Any, way_out: str) -> dict[str, Any]:
+    """Check a mapping of names to values; None is an empty one.
+
+    Raises
+    ------
+    ConfigError
+        If it is no mapping, or a name is no text.
+
+    Examples
+    --------
+    >>> mapping_of("fields", {"seed": 1}, "Give field names."), mapping_of("fields", None, "")
+    ({'seed': 1}, {})
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(field, "must map names to values", value, way_out)
+    return dict(value)
+
+
+def path_of(field: str, value: Any) -> Path:
+    """Check a path: a text or a path object that the system can hold.
+
+    Raises
+    ------
+    ConfigError
+        If it is something else, or no system has such a path.
+
+    Examples
+    --------
+    >>> path_of("path", "results/x").name
+    'x'
+    """
+    way_out = "Give the path of a file or folder."
+    try:
+        path = Path(value)
+        path.exists()
+        if "\0" in str(path):
+            raise ValueError("a zero byte in it")
+    except TypeError:
+        raise ConfigError(field, "must be a path", value, way_out) from None
+    except (OSError, ValueError) as error:  # too long, a zero byte, no encoding
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(field, f"must be a path that can be used: {why}", value, way_out) from None
+    return path
+
+
+def confidence_of(value: Any) -> float:
+    """Check a confidence: between 0 and 1, and neither of them.
+
+    Raises
+    ------
+    ConfigError
+        If it is something else.
+
+    Examples
+    --------
+    >>> confidence_of(0.95)
+    0.95
+    """
+    rule, way_out = "must be between 0 and 1", "Give 0.95."
+    share: float = checked(RealNumber, "confidence", value, low=0, high=1, rule=rule, way_out=way_out)
+    if share in (0, 1):
+        raise ConfigError("confidence", rule, value, way_out)
+    return share
+
+
+def sweep_dataset(ds: Any) -> Any:
+    """Check that something is the dataset of a sweep, without loading xarray for it.
+
+    Raises
+    ------
+    ConfigError
+        If it is something else.
+    """
+    xarray = sys.modules.get("xarray")
+    if xarray is not None and isinstance(ds, xarray.Dataset) and "status" in ds:
+        return ds
+    way_out = "Give what run_sweep or open_sweep returns."
+    raise ConfigError("dataset", "must be the dataset of a sweep", ds, way_out)
+
+
 @cache
 def _adapter(kind: Any, low: float | None, high: float | None) -> TypeAdapter[Any]:
     return TypeAdapter(kind if low is None and high is None else Annotated[kind, Field(ge=low, le=high)])
@@ -154,7 +291,7 @@ def _rule_and_way_out(finding: Mapping[str, Any], known: Iterable[str]) -> tuple
 def nearest_literal(value: Any, expected: str) -> str:
     """Name the nearest of pydantic's quoted options, or ask for one of them."""
     options = [part.strip(" '") for part in expected.replace(" or ", ", ").split(",")]
-    return nearest(str(value), options) or "Choose one of them."
+    return nearest(value, options) or "Choose one of them."
 
 
 def raise_config_error(error: ValidationError, known: Iterable[str], prefix: str = "") -> NoReturn:

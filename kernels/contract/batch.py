@@ -27,7 +27,7 @@ def _digest(value: Any) -> int:
     """Digest an id to 64 bits, 0 for "no id"; the text "1" and the number 1 differ."""
     if isinstance(value, str) and value.strip():
         kind = b"t" + value.encode("utf-8", "surrogatepass")
-    elif is_whole(value) and value.bit_length() <= 64:
+    elif is_whole(value) and int(value).bit_length() <= 64:
         kind = b"n%d" % value
     else:
         return 0

@@ -28,7 +28,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arguments import whole_numbers
+from .._arguments import flag, one_whole, whole_numbers
 from ..errors import ConfigError, ContractError
 from .batch import BatchCheck
 from .findings import ContractFinding, make_finding
@@ -105,16 +105,18 @@ class RolloutContract:
             "max_policy_lag": (max_policy_lag, 0),
         }
         whole = {
-            name: None if value is None else int(whole_numbers(name, value, minimum=least))
+            name: None if value is None else one_whole(name, value, minimum=least)
             for name, (value, least) in limits.items()
         }
         if max_policy_lag is not None and trainer_version is None and published_version is None:
             way_out = "Give trainer_version or published_version."
             raise ConfigError("max_policy_lag", "needs a version to count from", max_policy_lag, way_out)
+        if encode is not None and not callable(encode):
+            raise ConfigError("encode", "must be a function", encode, "Give one that turns text into ids.")
         eos = None
         if eos_token_ids is not None:
-            ids = whole_numbers("eos_token_ids", np.atleast_1d(eos_token_ids), minimum=0)
-            eos = frozenset(ids.tolist())
+            ids = np.atleast_1d(whole_numbers("eos_token_ids", eos_token_ids, minimum=0))
+            eos = frozenset(ids.reshape(-1).tolist())
         self.limits = ContractLimits(eos_token_ids=eos, encode=encode, **whole)
 
     def check(self, record: object) -> RecordCheck:
@@ -123,6 +125,7 @@ class RolloutContract:
 
     def errors(self, record: object, *, warnings: bool = False) -> list[ContractFinding]:
         """Return the errors of one record, and its warnings if wanted."""
+        warnings = flag("warnings", warnings)
         findings = self.check(record).findings
         return findings if warnings else [f for f in findings if f.severity == "error"]
 
@@ -226,14 +229,18 @@ def batch_contract_errors(
     >>> [f.path for f in found if f.code == "duplicate_sample_id"]
     ['records[1].sample_id']
     """
-    contract = RolloutContract(**limits)
-    size = None if group_size is None else int(whole_numbers("group_size", group_size, minimum=1))
-    if isinstance(records, Mapping | str | bytes) or not isinstance(records, Iterable):
+    contract, warnings = RolloutContract(**limits), flag("warnings", warnings)
+    size = None if group_size is None else one_whole("group_size", group_size, minimum=1)
+    try:
+        each = None if isinstance(records, Mapping | str | bytes) else iter(records)
+    except Exception:  # a foreign object may raise anything when it is asked for its items
+        each = None
+    if each is None:
         way_out = "Give a list, also for one record."
         return [make_finding("record_type", "records", "must be a list of records", records, way_out)]
     batch = BatchCheck(group_size=size)
     findings: list[ContractFinding] = []
-    for place, record in enumerate(records):
+    for place, record in enumerate(each):
         check = contract.check(record)
         batch.add(place, check)
         for found in check.findings:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._arguments import instance
 from ..errors import Finding, Words
 
 ERROR = "error"
@@ -105,6 +106,7 @@ class ContractFinding(str):
 
     def __new__(cls, parts: Finding, code: str, severity: str, occurrences: int = 1) -> ContractFinding:
         """Make the string and attach what belongs to it."""
+        instance("parts", parts, Finding, "Give the sentence's parts as a Finding.")
         finding = super().__new__(cls, str(parts))
         finding.parts, finding.path = parts, parts.field
         finding.code, finding.severity, finding.occurrences = code, severity, occurrences

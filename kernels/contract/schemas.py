@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ConfigError, Words, nearest
+from .._arguments import choice
+from ..errors import Words
 
 REQUIRED = (
     "sample_id",
@@ -109,7 +110,9 @@ def _slime_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(versions, list | tuple) and versions:
         # slime stamps each generation call with a text; the oldest call is the record's version.
         numbers = [int(v) if isinstance(v, str) and v.isdecimal() and len(v) < 19 else v for v in versions]
-        ours["policy_version"] = min(numbers) if all(type(v) is int for v in numbers) else numbers[0]
+        # One stamp that cannot be read may be of any age, so it is what the record is judged by.
+        unread = [v for v in numbers if type(v) is not int]
+        ours["policy_version"] = unread[0] if unread else min(numbers)
     return ours
 
 
@@ -209,11 +212,8 @@ def schema_named(name: str) -> RecordSchema:
     >>> schema_named("areal").label("token_versions")
     'output_versions'
     """
-    for schema in _SCHEMAS:
-        if schema.name == name:
-            return schema
-    way_out = nearest(str(name), SCHEMA_NAMES) or "Rename the fields before the check."
-    raise ConfigError("schema", f"must be one of {', '.join(SCHEMA_NAMES)}", name, way_out)
+    choice("schema", name, SCHEMA_NAMES, way_out="Rename the fields before the check.")
+    return next(schema for schema in _SCHEMAS if schema.name == name)
 
 
 def better_schema(schema: RecordSchema, record: Mapping[str, Any]) -> RecordSchema | None:

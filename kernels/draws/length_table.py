@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arguments import is_whole, raw_array
 from ..errors import ConfigError
 
 # Eight cells for each entry leave one cell in eight to search, so the branch is predicted well: measured
@@ -182,11 +183,16 @@ def check_table(minimum: int, cdf: Any) -> np.ndarray:
     >>> check_table(5, [0.5, 1.0]).tolist()
     [0.5, 1.0]
     """
-    if isinstance(minimum, bool | np.bool_) or not isinstance(minimum, int | np.integer) or minimum < 1:
+    if is_whole(minimum) and minimum > 2**52:
+        raise ConfigError("minimum", "must be at most 2**52", minimum, "Give the law in tokens.")
+    if not is_whole(minimum) or minimum < 1:
         raise ConfigError(
-            "minimum", "must be a whole number of at least 1", minimum, "A response has a token."
+            "minimum",
+            "must be a whole number of at least 1",
+            minimum,
+            "A response has a token.",
         )
-    array = np.ascontiguousarray(cdf, dtype=np.float64)
+    array = np.ascontiguousarray(raw_array("cdf", cdf), dtype=np.float64)
     if array.ndim != 1 or not 1 <= array.size <= LARGEST_TABLE:
         raise ConfigError(
             "cdf", f"must be one row of 1 to {LARGEST_TABLE} values", array.shape, "Shorten the law."

@@ -24,6 +24,7 @@ from numba.core import config as numba_config
 from numba.extending import intrinsic
 from numpy.typing import ArrayLike
 
+from .._arguments import check_size, foreign_array, is_whole
 from .._jit import jit
 from ..errors import ConfigError
 
@@ -212,7 +213,7 @@ def _normals_kernel(words, values):
 
 def _whole(field: str, value: Any, low: int, high: int) -> int:
     """Check a whole number within [low, high] and give it as int."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+    if not is_whole(value):
         raise ConfigError(field, "must be a whole number", value, "Give an integer.")
     if not low <= value <= high:
         raise ConfigError(
@@ -255,6 +256,7 @@ def philox_words(seed: int, first: int = 0, count: int = 1, stream: int = 0) -> 
     stream = _whole("stream", stream, 0, _MASK_64)
     count = _whole("count", count, 0, 2**62)
     first = _whole("first", first, 0, 2**63 - 2 - count)
+    check_size("count", (count, 4))
     words = np.empty((count, 4), dtype=np.uint64)
     _philox_words_kernel(np.uint64(seed), np.uint64(stream), np.int64(first), words)
     return words
@@ -262,7 +264,7 @@ def philox_words(seed: int, first: int = 0, count: int = 1, stream: int = 0) -> 
 
 def _checked_words(words: ArrayLike) -> np.ndarray:
     """Check an array of 64-bit words and give it C-contiguous."""
-    array = np.asarray(words)
+    array = foreign_array("words", words)
     if array.dtype != np.uint64:
         raise ConfigError(
             "words", "must be uint64", str(array.dtype), "Give words of philox_words, unconverted."

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arguments import is_whole, raw_array
 from .._jit import jit
 from ..errors import ConfigError
 from .length_table import (
@@ -136,7 +137,7 @@ def make_length_table(minimum: int, cdf: ArrayLike) -> LengthTable:
 
 def _checked_uniforms(uniforms: ArrayLike) -> np.ndarray:
     """Check that all values lie in [0, 1) and give them as contiguous float64."""
-    array = np.ascontiguousarray(uniforms, dtype=np.float64)
+    array = raw_array("uniforms", uniforms).astype(np.float64, order="C")
     if not bool(((array >= 0.0) & (array < 1.0)).all()):
         raise ConfigError("uniforms", "must be in [0, 1)", array, "Make them with lagsweep.kernels.uniforms.")
     return array
@@ -159,6 +160,19 @@ class Table(Protocol):
     def guide(self) -> np.ndarray:
         """Where the search of each uniform begins."""
         ...
+
+
+def _checked_table(table: Table) -> Table:
+    """Check that something has the three parts of a table, in the types that the kernel takes."""
+    parts = (getattr(table, "minimum", None), getattr(table, "cdf", None), getattr(table, "guide", None))
+    minimum, *arrays = parts
+    wanted = zip(arrays, (np.float64, np.int64))
+    if not is_whole(minimum) or not all(
+        isinstance(part, np.ndarray) and part.ndim == 1 and part.size and part.dtype == dtype
+        for part, dtype in wanted
+    ):
+        raise ConfigError("table", "must be a LengthTable or a law", table, "Make it by make_length_table.")
+    return table
 
 
 def sample_lengths(uniforms: ArrayLike, table: Table) -> np.ndarray:
@@ -187,7 +201,8 @@ def sample_lengths(uniforms: ArrayLike, table: Table) -> np.ndarray:
     [[7, 8]]
     """
     array = _checked_uniforms(uniforms)
-    lengths = np.empty(np.shape(uniforms), dtype=np.int64)
+    table = _checked_table(table)
+    lengths = np.empty(array.shape, dtype=np.int64)
     _sample_lengths_kernel(
         array.reshape(-1), np.int64(table.minimum), table.cdf, table.guide, lengths.reshape(-1)
     )
@@ -202,9 +217,9 @@ def sample_rows(uniforms: ArrayLike, rows: int) -> np.ndarray:
     >>> sample_rows([0.0, 0.5, 0.99], 4).tolist()
     [0, 2, 3]
     """
-    if isinstance(rows, bool | np.bool_) or not isinstance(rows, int | np.integer) or not 1 <= rows < 2**53:
+    if not is_whole(rows) or not 1 <= rows < 2**53:
         raise ConfigError("rows", "must be a whole number of at least 1", rows, "Give rows to pick.")
     array = _checked_uniforms(uniforms)
-    picked = np.empty(np.shape(uniforms), dtype=np.int64)
+    picked = np.empty(array.shape, dtype=np.int64)
     _sample_rows_kernel(array.reshape(-1), np.int64(rows), picked.reshape(-1))
     return picked

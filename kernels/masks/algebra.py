@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Integers, plain, whole_numbers
+from .._arguments import Integers, check_size, fit_together, one_whole, paired, plain, whole_numbers
 from ..errors import ConfigError
 from ..staleness.ragged import boolean_mask
 
@@ -40,8 +40,9 @@ def mask_from_lengths(lengths: ArrayLike, width: int) -> NDArray[np.bool_]:
     array([[1, 1, 0],
            [0, 0, 0]])
     """
-    columns = int(whole_numbers("width", width, minimum=0))
+    columns = one_whole("width", width, minimum=0)
     counts = whole_numbers("lengths", lengths, minimum=0, maximum=columns)
+    check_size("width", (*counts.shape, columns))
     return np.arange(columns) < counts[..., None]
 
 
@@ -109,16 +110,16 @@ def combined_mask(*masks: ArrayLike, keep: ArrayLike | None = None) -> NDArray[n
     way_out = "Give masks of one shape, and one keep flag per row."
     if not masks:
         raise ConfigError("masks", "must be at least one", 0, way_out)
-    parts = [boolean_mask(f"masks[{i}]", mask) for i, mask in enumerate(masks)]
+    names = [f"masks[{i}]" for i in range(len(masks))]
+    parts = [boolean_mask(name, mask) for name, mask in zip(names, masks, strict=True)]
     if keep is not None:
+        names.append("keep")
         parts.append(boolean_mask("keep", keep)[..., None])
-    try:
-        shape = np.broadcast_shapes(*(part.shape for part in parts))
-    except ValueError:
-        shapes = [part.shape for part in parts]
-        raise ConfigError("masks", "shapes must fit together", shapes, way_out) from None
-    effective = np.ones(shape, dtype=np.bool_)
-    for part in parts:
+    if not fit_together(*(part.shape for part in parts)):
+        raise ConfigError("masks", "shapes must fit together", [part.shape for part in parts], way_out)
+    together = paired(**dict(zip(names, parts, strict=True)))
+    effective = np.ones(together[0].shape, dtype=np.bool_)
+    for part in together:
         effective &= part
     return effective
 
@@ -131,4 +132,7 @@ def trained_tokens(mask: ArrayLike) -> Integers:
     >>> trained_tokens([[1, 0, 1], [0, 0, 0]])
     array([2, 0])
     """
-    return plain(boolean_mask("mask", mask).sum(axis=-1, dtype=np.int64))
+    tokens = boolean_mask("mask", mask)
+    if not tokens.ndim:
+        raise ConfigError("mask", "must have tokens", mask, "Give one flag per token.")
+    return plain(tokens.sum(axis=-1, dtype=np.int64))

@@ -25,12 +25,13 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import whole_numbers
+from .._arguments import foreign_array, one_whole, whole_numbers
 from .._jit import jit
 from ..errors import ConfigError
 
 _BLOCK = 64
 _TOKENS_PER_THREAD = 2_000_000
+_MOST_THREADS = 1024
 
 
 @jit
@@ -85,10 +86,7 @@ def token_rows(tokens: ArrayLike) -> NDArray[Any]:
     dtype('int64')
     """
     way_out = "Give integer ids, padded to one width; an empty batch may be []."
-    try:
-        array = np.asarray(tokens)
-    except ValueError:
-        raise ConfigError("tokens", "must be rows of one width", tokens, way_out) from None
+    array = foreign_array("tokens", tokens, rule="must be rows of one width", way_out=way_out)
     if array.ndim == 1 and not array.size:
         array = array.reshape(0, 0)
     if array.ndim < 2:
@@ -113,7 +111,7 @@ def eos_set(eos_token_ids: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
     array([2, 7], dtype=int32)
     """
     minimum = -(2**53)
-    ids = np.unique(whole_numbers("eos_token_ids", np.atleast_1d(eos_token_ids), minimum=minimum))
+    ids = np.unique(whole_numbers("eos_token_ids", eos_token_ids, minimum=minimum))
     bounds = np.iinfo(dtype)
     return ids[(ids >= bounds.min) & (ids <= bounds.max)].astype(dtype)
 
@@ -132,7 +130,7 @@ def _limits(lengths: ArrayLike | None, leading: tuple[int, ...], width: int) -> 
 def _threads(threads: int | None, tokens: int) -> int:
     """Choose the number of threads: what was asked, or one per two million tokens up to all cores."""
     if threads is not None:
-        return int(whole_numbers("threads", threads, minimum=1))
+        return one_whole("threads", threads, minimum=1, maximum=_MOST_THREADS)
     cores = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set while Numba is imported
     return max(1, min(cores, tokens // _TOKENS_PER_THREAD))
 
@@ -317,6 +315,6 @@ def truncation_flags(
     ends, ended, _, leading, rows = _scan(tokens, eos_token_ids, lengths, threads, False)
     truncated = ~ended & (ends > 0)
     if pad_token_id is not None and truncated.any():
-        pad = int(whole_numbers("pad_token_id", pad_token_id, minimum=-(2**53)))
+        pad = one_whole("pad_token_id", pad_token_id, minimum=-(2**53))
         truncated &= rows[np.arange(ends.size), np.maximum(ends, 1) - 1] != pad
     return truncated.reshape(leading)

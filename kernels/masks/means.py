@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, plain, whole_numbers
+from .._arguments import Floats, choice, fit_together, flag, paired, plain, whole_numbers, within_float64
 from .._jit import jit
 from ..errors import ConfigError
 from ..staleness.ragged import boolean_mask, float_values
+from .algebra import trained_tokens
 
 AGGREGATES = ("token", "sequence", "row")
 
@@ -62,6 +63,7 @@ def _masked_sums_kernel(values, mask, sums, counts):
         counts[row] = count
 
 
+@within_float64
 def masked_mean(values: ArrayLike, mask: ArrayLike, *, aggregate: str = "token") -> Floats:
     """Average values over active tokens.
 
@@ -92,16 +94,13 @@ def masked_mean(values: ArrayLike, mask: ArrayLike, *, aggregate: str = "token")
     >>> masked_mean(values, mask), masked_mean(values, mask, aggregate="sequence")
     (1.75, 2.5)
     """
-    if aggregate not in AGGREGATES:
-        rule = f"must be one of {', '.join(AGGREGATES)}"
-        raise ConfigError("aggregate", rule, aggregate, "Name what the mean runs over.")
+    choice("aggregate", aggregate, AGGREGATES, way_out="Name what the mean runs over.")
     array = np.atleast_1d(float_values("values", values))
     active = boolean_mask("mask", mask)
-    try:
-        active = np.broadcast_to(active, array.shape)
-    except ValueError:
+    if not fit_together(active.shape, array.shape, into=array.shape):
         rule = f"must fit the shape of values, {array.shape}"
-        raise ConfigError("mask", rule, active.shape, "Give one flag per value.") from None
+        raise ConfigError("mask", rule, active.shape, "Give one flag per value.")
+    _, active = paired(values=array, mask=active)
     leading = array.shape[:-1]
     rows = int(np.prod(leading, dtype=np.int64))
     sums, counts = np.empty(rows), np.empty(rows, dtype=np.int64)
@@ -151,6 +150,7 @@ def completion_statistics(
     >>> statistics.length_max, statistics.trained_tokens
     (8, 4)
     """
+    exclude_truncated = flag("exclude_truncated", exclude_truncated)
     lengths = whole_numbers("generated_lengths", generated_lengths, minimum=0).reshape(-1)
     cut = boolean_mask("truncated", truncated).reshape(-1)
     if cut.shape != lengths.shape:
@@ -172,7 +172,7 @@ def completion_statistics(
 
 def _row_tokens(effective_mask: ArrayLike, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count the mask's tokens per row; no row can train more tokens than were generated."""
-    counts = boolean_mask("effective_mask", effective_mask).sum(axis=-1, dtype=np.int64).reshape(-1)
+    counts = np.reshape(trained_tokens(boolean_mask("effective_mask", effective_mask)), -1)
     if counts.shape != lengths.shape or (counts > lengths).any():
         rule = "must have a row per completion and no more active tokens than were generated"
         raise ConfigError("effective_mask", rule, counts.tolist(), "Build it from the same completions.")

@@ -20,12 +20,15 @@ from typing import Any
 
 import numpy as np
 
+from .._arguments import LARGEST_RESULT, check_size, foreign_array, is_whole
 from ..errors import ConfigError
 
 INT64_MAX = 2**63 - 1
 # A float is read as the simplest fraction that it can stand for, so that 0.1 means a tenth and not the binary
 # number above it: rounding up would turn that difference into a whole byte.
 _SIMPLEST_DENOMINATOR = 10**9
+_MOST_DIGITS = 1000
+_WRITTEN = f"must have at most {_MOST_DIGITS} digits"
 
 
 def fraction_of(number: float) -> Fraction:
@@ -55,13 +58,15 @@ def _scalar(field: str, value: Any) -> int | Fraction:
     """Turn one number of any kind into an exact one; bool, text, NaN and infinity are refused."""
     if isinstance(value, bool | np.bool_):
         raise ConfigError(field, "must be a number, not a truth value", value, "Give a number.")
-    if isinstance(value, numbers.Integral):
-        return int(value)
+    if is_whole(value):
+        return _written(field, value, int(value))
     if isinstance(value, Decimal):
         if not value.is_finite():
             raise ConfigError(field, "must be finite", value, "Give a finite number.")
+        if value and abs(value.adjusted()) > _MOST_DIGITS:
+            raise ConfigError(field, _WRITTEN, value, "Give a smaller number.")
         exact = Fraction(value)
-    elif isinstance(value, numbers.Rational):
+    elif isinstance(value, numbers.Rational) and not isinstance(value, np.generic):
         exact = Fraction(value)
     elif isinstance(value, float | np.floating):
         if not math.isfinite(value):
@@ -69,30 +74,34 @@ def _scalar(field: str, value: Any) -> int | Fraction:
         exact = fraction_of(float(value))
     else:
         raise ConfigError(field, "must be a number or an array of numbers", value, "Give numbers.")
+    _written(field, value, max(abs(exact.numerator), exact.denominator))
     return exact.numerator if exact.denominator == 1 else exact
+
+
+def _written(field: str, value: Any, whole: int) -> int:
+    """Refuse an integer so long that Python would take seconds to multiply it and refuse to write it."""
+    if whole.bit_length() > 3 * _MOST_DIGITS:
+        raise ConfigError(field, _WRITTEN, value, "Give a smaller number.")
+    return whole
 
 
 def _array(field: str, value: Any) -> np.ndarray:
     """Turn an array-like into an int64 array, or an object array of exact numbers where that is needed."""
+    rule, way_out = "must be a rectangular array of numbers", "Give rows of equal length."
     if isinstance(value, list | tuple):
         # Through objects, element by element: np.array([True, 2]) or [2**64, 1] would hide what was given.
-        try:
-            array = np.array(value, dtype=object)
-            ragged = any(isinstance(item, list | tuple) for item in array.flat)
-        except ValueError:
-            ragged = True
-        if ragged:
-            raise ConfigError(
-                field, "must be a rectangular array of numbers", value, "Give rows of equal length."
-            )
+        array = foreign_array(field, value, dtype=object, rule=rule, way_out=way_out)
+        if any(isinstance(item, list | tuple) for item in array.flat):
+            raise ConfigError(field, rule, value, way_out)
     else:
-        array = np.asarray(value)
+        array = foreign_array(field, value)
     kind = array.dtype.kind
     if kind == "i" or (kind == "u" and (array.size == 0 or int(array.max()) <= INT64_MAX)):
         return array.astype(np.int64)
     if kind == "f":
         if not np.isfinite(array).all():
             raise ConfigError(field, "must be finite", array, "Remove NaN and infinity.")
+        array = array.astype(np.float64) if array.dtype.itemsize < 8 else array
         if (array == np.floor(array)).all() and (np.abs(array) < 2.0**63).all():
             return array.astype(np.int64)
     elif kind not in "uO":
@@ -118,7 +127,7 @@ def read(field: str, value: Any) -> int | Fraction | np.ndarray:
     if value is None or isinstance(value, numbers.Number | np.bool_ | str | bytes):
         return _scalar(field, value)
     array = _array(field, value)
-    return array if array.ndim else _scalar(field, array.item())
+    return array if array.ndim else _scalar(field, array[()])
 
 
 class Exact:
@@ -347,6 +356,20 @@ def count(field: str, value: Any, minimum: int = 0) -> Exact:
     return exact
 
 
+def one_count(field: str, value: Any, minimum: int = 0) -> int:
+    """Read one whole number of a user, no array, of at least ``minimum``.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`count`, and for an array.
+    """
+    whole = count(field, value, minimum)
+    if whole.shape:
+        raise ConfigError(field, "must be one number", value, "Give a single number, not an array.")
+    return int(whole.numerator)
+
+
 def check_shapes(**fields: Exact) -> tuple[int, ...]:
     """Check that the arguments broadcast; give the common shape.
 
@@ -357,7 +380,7 @@ def check_shapes(**fields: Exact) -> tuple[int, ...]:
     """
     shapes = {name: value.shape for name, value in fields.items() if value.shape}
     try:
-        return np.broadcast_shapes(*shapes.values())
+        shape = np.broadcast_shapes(*shapes.values())
     except ValueError:
         shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ConfigError(
@@ -366,6 +389,9 @@ def check_shapes(**fields: Exact) -> tuple[int, ...]:
             shown,
             "Give arrays of equal or compatible shapes.",
         ) from None
+    largest = max((math.prod(each) for each in shapes.values()), default=0)
+    check_size(", ".join(shapes), shape, most=max(LARGEST_RESULT, largest))
+    return shape
 
 
 def check_divides(divisor_field: str, divisor: Exact, field: str, value: Exact) -> None:

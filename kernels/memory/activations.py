@@ -32,8 +32,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .._arguments import Integers, Numbers
-from ..errors import ConfigError, nearest
+from .._arguments import Integers, Numbers, choice, flag, listed
 from ._exact import Exact, amount, check_divides, check_shapes, count
 
 RECOMPUTE = ("none", "selective", "full")
@@ -50,12 +49,6 @@ class ActivationMemory:
     stored_bytes: Integers
     working_bytes: Integers
     total_bytes: Integers
-
-
-def _flag(field: str, value: Any) -> bool:
-    if value is not True and value is not False:
-        raise ConfigError(field, "must be True or False", value, "Give a truth value.")
-    return value
 
 
 @dataclass(frozen=True)
@@ -94,12 +87,6 @@ def _token_bytes(
     else:
         first, rest = _Split(entry, nothing), _Split(between, inner)
     return first, rest, _Split(nothing, nothing if fused_attention else scores)
-
-
-def _check_recompute(recompute: str) -> None:
-    if recompute not in RECOMPUTE:
-        way_out = nearest(str(recompute), RECOMPUTE) or "Choose one."
-        raise ConfigError("recompute", f"must be one of {', '.join(RECOMPUTE)}", recompute, way_out)
 
 
 def _read_sizes(
@@ -208,7 +195,7 @@ def activation_bytes(
     >>> activation_bytes(**layer, recompute="full").stored_bytes == 2048 * 12288 * 2
     True
     """
-    _check_recompute(recompute)
+    choice("recompute", recompute, RECOMPUTE, way_out="Choose one.")
     query = hidden_size if query_size is None else query_size
     key = query if key_size is None else key_size
     value = key if value_size is None else value_size
@@ -233,7 +220,7 @@ def activation_bytes(
         "sequence_parallel": sequence_parallel,
         "fused_attention": fused_attention,
     }
-    entry, rest, scores = _token_bytes(sizes, **{name: _flag(name, flag) for name, flag in flags.items()})
+    entry, rest, scores = _token_bytes(sizes, **{name: flag(name, given) for name, given in flags.items()})
     return _memory(entry, rest, scores, sizes, shape, recompute)
 
 
@@ -283,7 +270,14 @@ def logits_peak_bytes(
     tokens = count("num_tokens", num_tokens)
     vocabulary = count("vocabulary_size", vocabulary_size, minimum=1)
     ranks = count("tensor_parallel", tensor_parallel, minimum=1)
-    each = sum((amount("copy_bytes", size) for size in copy_bytes), Exact(0))
+    sizes = listed("copy_bytes", copy_bytes, "List the bytes of each copy, such as (2, 4).")
+    each = sum((amount("copy_bytes", size) for size in sizes), Exact(0))
     chunk = tokens if chunk_tokens is None else count("chunk_tokens", chunk_tokens, minimum=1)
-    check_shapes(num_tokens=tokens, vocabulary_size=vocabulary, tensor_parallel=ranks, chunk_tokens=chunk)
+    check_shapes(
+        num_tokens=tokens,
+        vocabulary_size=vocabulary,
+        tensor_parallel=ranks,
+        chunk_tokens=chunk,
+        copy_bytes=each,
+    )
     return (tokens.minimum(chunk) * vocabulary.ceil_divide(ranks) * each).result("logits_peak_bytes")

@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .._arguments import Integers, Numbers
-from ..errors import ConfigError, nearest
+from .._arguments import Integers, Numbers, choice
+from ..errors import ConfigError
 from ._exact import Exact, amount, check_shapes, count
 
 # DeepSeek's fp8 layout: the latent in fp8 with one fp32 scale per 128 values, the rotary part in bf16.
@@ -148,9 +148,7 @@ def latent_token_bytes(
     kv_lora_rank: Any, rope_head_dim: Any, element_bytes: Any = 2, layout: str = "plain"
 ) -> Exact:
     """Return what one token of one latent-attention layer keeps, as an exact amount."""
-    if layout not in LATENT_LAYOUTS:
-        way_out = nearest(str(layout), LATENT_LAYOUTS) or "Choose one."
-        raise ConfigError("layout", f"must be one of {', '.join(LATENT_LAYOUTS)}", layout, way_out)
+    choice("layout", layout, LATENT_LAYOUTS, way_out="Choose one.")
     latent = count("kv_lora_rank", kv_lora_rank, minimum=1)
     rotary = count("rope_head_dim", rope_head_dim)
     check_shapes(kv_lora_rank=latent, rope_head_dim=rotary)
@@ -269,7 +267,10 @@ def paged_kv_cache(
     each = layers * token_layer_bytes(
         num_kv_heads, head_dim, element_bytes, None, scale_bytes_per_token_head, tensor_parallel
     )
-    check_shapes(token_lengths=lengths, block_tokens=block)
+    shape = check_shapes(token_lengths=lengths, block_tokens=block)
+    if shape != lengths.shape:
+        raise ConfigError("block_tokens", "must be one number", block_tokens, "Give one page size.")
+    check_shapes(token_lengths=lengths.total(), num_kv_heads=each)
     blocks = lengths.ceil_divide(block).total()
     useful = (lengths.total() * each).ceil()
     held = (blocks * block * each).ceil()

@@ -235,15 +235,24 @@ def stage_capacity(
         raise ConfigError(
             "layers_per_stage", "must list the stages", layers_per_stage, "Give one number per stage."
         )
-    check_shapes(layers_per_stage=layers, available_bytes=room)
-    each = layers * token_layer_bytes(
+    one = token_layer_bytes(
         num_kv_heads, head_dim, element_bytes, None, scale_bytes_per_token_head, tensor_parallel
     )
+    wanted = None if wanted_tokens is None else count("wanted_tokens", wanted_tokens)
+    others = {"available_bytes": room, "block_tokens": block, "num_kv_heads": one}
+    others |= {} if wanted is None else {"wanted_tokens": wanted}
+    if check_shapes(layers_per_stage=layers, **others) != layers.shape:
+        rule = f"must fit the {layers.shape[0]} stages"
+        shapes = {name: value.shape for name, value in others.items()}
+        raise ConfigError(", ".join(others), rule, shapes, "Give one number, or one per stage.")
+    each = layers * one
+    if each.smallest() <= 0:
+        raise ConfigError("element_bytes", "must be above 0", element_bytes, "A token takes some memory.")
     tokens = (room.floor_divide(each * block) * block).broadcast(layers.shape)
     most = tokens.result("max_tokens_per_stage")
     need = fits = None
-    if wanted_tokens is not None:
-        wanted = count("wanted_tokens", wanted_tokens).ceil_divide(block) * block
+    if wanted is not None:
+        wanted = wanted.ceil_divide(block) * block
         need = (wanted * each).result("need_bytes")
         fits = bool((most >= wanted.result("wanted_tokens")).all())
     return StageCapacity(

@@ -20,16 +20,27 @@ policies read alike except that nothing is dropped between steps.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from .._arguments import Integers, Numbers
-from ..errors import ConfigError, nearest
-from ._exact import Exact, amount, check_shapes, count
+from .._arguments import Integers, Numbers, choice, instance, listed
+from ..errors import ConfigError
+from ._exact import Exact, amount, check_shapes, count, one_count
 from .kv_cache import latent_token_bytes, token_layer_bytes
 
 WINDOW_POLICIES = ("payload", "between_steps", "page_bound", "reserved")
+
+
+LAYER_KINDS = ("full", "sliding", "chunked", "latent", "constant")
+_HEADS = ("num_kv_heads", "head_dim")
+_NEEDS = {
+    "full": _HEADS,
+    "sliding": (*_HEADS, "window_tokens"),
+    "chunked": (*_HEADS, "window_tokens"),
+    "latent": ("kv_lora_rank",),
+    "constant": (),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +60,23 @@ class KVLayer:
     rope_head_dim: int = 0
     state_bytes: int = 0
 
+    def __post_init__(self) -> None:
+        """Check the numbers, and that the kind has a window where it needs one and none elsewhere."""
+        choice("kind", self.kind, LAYER_KINDS, way_out="Build it with KVLayer.full and its sisters.")
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if value is not None:
+                least = 1 if field.name in _NEEDS[self.kind] else 0
+                object.__setattr__(self, field.name, one_count(field.name, value, least))
+        windowed = self.kind in ("sliding", "chunked")
+        if windowed != (self.window_tokens is not None):
+            rule = (
+                f"is needed by kind {self.kind!r}" if windowed else f"has no meaning for kind {self.kind!r}"
+            )
+            raise ConfigError("window_tokens", rule, self.window_tokens, "Give each kind its own numbers.")
+
     def __mul__(self, copies: int) -> KVLayer:
-        whole = count("copies", copies).result("copies")
-        return replace(self, copies=self.copies * whole)
+        return replace(self, copies=self.copies * one_count("copies", copies))
 
     __rmul__ = __mul__
 
@@ -82,11 +107,9 @@ class KVLayer:
 
 
 def _policy(window_policy: str) -> str:
-    if window_policy not in WINDOW_POLICIES:
-        way_out = nearest(str(window_policy), WINDOW_POLICIES) or "Choose one; the module explains them."
-        rule = f"must be one of {', '.join(WINDOW_POLICIES)}"
-        raise ConfigError("window_policy", rule, window_policy, way_out)
-    return window_policy
+    return choice(
+        "window_policy", window_policy, WINDOW_POLICIES, way_out="Choose one; the module explains them."
+    )
 
 
 def _held_tokens(
@@ -200,7 +223,9 @@ def hybrid_kv_cache_bytes(
     >>> [hybrid_kv_cache_bytes(layers, 32, 8192, window_policy=policy) for policy in ("payload", "reserved")]
     [6543114240, 12884901888]
     """
-    kinds = tuple(layers)
+    kinds = listed("layers", layers, "List the model's layers.")
+    for layer in kinds:
+        instance("layers", layer, KVLayer, "Build each with KVLayer.full and its sisters.")
     if not kinds:
         raise ConfigError("layers", "must hold at least one layer", [], "List the model's layers.")
     policy = _policy(window_policy)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .._arguments import instance
 from ..errors import ConfigError
-from ._exact import Exact, check_divides, count
+from ._exact import Exact, check_divides, one_count
 from .kv_cache import heads_on_rank
 from .parameters import PARTS, ParameterTensor, parameter_tensors
 from .shapes import ModelShape
@@ -98,9 +99,10 @@ def parameters_on_rank(
     >>> parameters_on_rank(llama, tensor_parallel=2).most_loaded
     4015263744
     """
-    ranks = count("tensor_parallel", tensor_parallel, minimum=1)
-    stages = count("pipeline_parallel", pipeline_parallel, minimum=1)
-    spread = count("expert_parallel", expert_parallel, minimum=1)
+    instance("shape", shape, ModelShape, "Build one, or read a model's config.")
+    ranks = Exact(one_count("tensor_parallel", tensor_parallel, minimum=1))
+    stages = Exact(one_count("pipeline_parallel", pipeline_parallel, minimum=1))
+    spread = Exact(one_count("expert_parallel", expert_parallel, minimum=1))
     check_divides("pipeline_parallel", stages, "num_layers", Exact(shape.num_layers))
     check_divides("tensor_parallel", ranks, "num_heads", Exact(shape.num_heads))
     if shape.dense_layers:

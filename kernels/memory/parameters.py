@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .._arguments import Integers, Numbers
+from .._arguments import Integers, Numbers, instance, listed
 from ..errors import ConfigError, nearest
 from ._exact import count
 from .shapes import ExpertShape, ModelShape
@@ -117,6 +117,7 @@ def parameter_tensors(shape: ModelShape) -> tuple[ParameterTensor, ...]:
     tuple of ParameterTensor
         Embedding, layers, final norm and head; a tied head is not listed again.
     """
+    instance("shape", shape, ModelShape, "Build one, or read a model's config.")
     hidden, layers = shape.hidden_size, shape.num_layers
     vocabulary = (shape.vocabulary_size, hidden)
     found = [ParameterTensor("embed_tokens", "embedding", vocabulary, 1, 1, "first", "vocabulary")]
@@ -235,7 +236,11 @@ def lora_parameters(
     if isinstance(targets, str) and targets in parts:
         chosen = [tensor for tensor in matrices if tensor.part in parts[targets]]
     else:
-        names = {targets} if isinstance(targets, str) else set(targets)
+        way_out = "Name a group, or list the matrices' names."
+        given = (targets,) if isinstance(targets, str) else listed("targets", targets, way_out)
+        if not all(isinstance(name, str) for name in given):
+            raise ConfigError("targets", "must name matrices of the model", targets, way_out)
+        names = set(given)
         known = {tensor.name.rpartition(".")[2] for tensor in matrices}
         for name in sorted(names - known):
             hint = nearest(name, [*known, *parts]) or f"Known are {', '.join(sorted(known))}."

@@ -44,7 +44,7 @@ def _components(phase: Any, parts: Any) -> dict[Any, Exact]:
     field = f"phases[{phase!r}]"
     if isinstance(parts, Mapping):
         return {name: amount(f"{field}[{name!r}]", value) for name, value in parts.items()}
-    if isinstance(parts, np.ndarray):
+    if isinstance(parts, np.ndarray) and parts.ndim:
         parts = list(parts)
     if not isinstance(parts, list | tuple):
         way_out = "Give {phase: {name: bytes}} or {phase: [bytes, ...]}."
@@ -120,6 +120,9 @@ def peak_memory(
     if not isinstance(phases, Mapping) or not phases:
         rule = "must name at least one phase" if isinstance(phases, Mapping) else "must map names to sizes"
         raise ConfigError("phases", rule, phases, "Give {'rollout': [...], 'training': [...]}.")
+    for name in phases:
+        if not isinstance(name, str):
+            raise ConfigError("phases", "must name each phase by a text", name, "Give {'rollout': ...}.")
     read = {phase: _components(phase, parts) for phase, parts in phases.items()}
     device = None if device_bytes is None else amount("device_bytes", device_bytes)
     flat = {f"{phase}[{name}]": value for phase, parts in read.items() for name, value in parts.items()}

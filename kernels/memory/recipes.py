@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from ..errors import ConfigError, nearest
-from ._exact import count
+from .._arguments import choice, flag, listed
+from ..errors import ConfigError
+from ._exact import one_count
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,12 @@ def block_scaled_bytes(
     >>> float(block_scaled_bytes(4, 64, 8, 256) * 8), float(block_scaled_bytes(4, 32, 8) * 8)
     (4.126953125, 4.25)
     """
-    for field, value in (("bits", bits), ("block_elements", block_elements), ("scale_bits", scale_bits)):
-        count(field, value, minimum=1)
+    bits = one_count("bits", bits, minimum=1)
+    block_elements = one_count("block_elements", block_elements, minimum=1)
+    scale_bits = one_count("scale_bits", scale_bits, minimum=1)
     share = Fraction(scale_bits, block_elements)
     if second_block_elements is not None:
-        count("second_block_elements", second_block_elements, minimum=1)
+        second_block_elements = one_count("second_block_elements", second_block_elements, minimum=1)
         share += Fraction(32, block_elements * second_block_elements)
     return (bits + share) / 8
 
@@ -104,24 +106,18 @@ def recipe_named(name: str | None) -> Recipe:
     """Look a recipe up by its name; ``adam_mixed`` for None."""
     if name is None:
         return RECIPES["adam_mixed"]
-    if name not in RECIPES:
-        hint = nearest(str(name), RECIPES)
-        raise ConfigError("recipe", f"must be one of {', '.join(RECIPES)}", name, hint or "Choose one.")
-    return RECIPES[name]
+    return RECIPES[choice("recipe", name, tuple(RECIPES), way_out="Choose one.")]
 
 
 def _tensors(tensors: Iterable[tuple[Sequence[int], int]]) -> list[tuple[tuple[int, ...], int]]:
     checked = []
-    for pair in tensors:
-        try:
-            shape, copies = pair
-            sides = tuple(shape)
-        except TypeError:
-            raise ConfigError(
-                "tensors", "must be pairs of (shape, copies)", pair, "Write ((4096, 1024), 32)."
-            ) from None
-        whole = tuple(count("tensors", side).result("tensors") for side in sides)
-        checked.append((whole, count("tensors", copies).result("tensors")))
+    rule, way_out = "must be pairs of (shape, copies)", "Write ((4096, 1024), 32)."
+    for pair in listed("tensors", tensors, "List pairs of (shape, copies)."):
+        parts = listed("tensors", pair, way_out, rule=rule)
+        if len(parts) != 2 or isinstance(parts[0], str | bytes) or not isinstance(parts[0], Iterable):
+            raise ConfigError("tensors", rule, pair, way_out)
+        whole = tuple(one_count("tensors", side) for side in listed("tensors", parts[0], way_out))
+        checked.append((whole, one_count("tensors", parts[1])))
     return checked
 
 
@@ -155,9 +151,9 @@ def blockwise_8bit_state_bytes(
     >>> blockwise_8bit_state_bytes([((4096, 256), 1), ((256,), 1)])
     2131968
     """
-    block = count("block_elements", block_elements, minimum=1).result("block_elements")
-    kinds = count("states", states, minimum=1).result("states")
-    smallest = count("smallest_quantized_elements", smallest_quantized_elements).result("elements")
+    block = one_count("block_elements", block_elements, minimum=1)
+    kinds = one_count("states", states, minimum=1)
+    smallest = one_count("smallest_quantized_elements", smallest_quantized_elements)
     total = 0
     for shape, copies in _tensors(tensors):
         elements = math.prod(shape)
@@ -194,7 +190,8 @@ def adafactor_state_bytes(
     >>> adafactor_state_bytes([((4096, 1024), 1), ((4096,), 2)])
     53248
     """
-    each = count("element_bytes", element_bytes, minimum=1).result("element_bytes")
+    each = one_count("element_bytes", element_bytes, minimum=1)
+    momentum = flag("momentum", momentum)
     total = 0
     for shape, copies in _tensors(tensors):
         elements = math.prod(shape)

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .._arguments import instance
 from ..errors import ConfigError
-from ._exact import count
+from ._exact import one_count
 from .kv_layers import KVLayer
 
 
@@ -22,9 +23,9 @@ def _check_fields(shape: Any, optional: tuple[str, ...] = ()) -> None:
     """Check the whole-number fields of a shape: at least 1, or at least 0 for the optional ones."""
     for field in fields(shape):
         value = getattr(shape, field.name)
-        if field.type in ("int", "int | None") and value is not None:
+        if field.type == "int" or (field.type == "int | None" and value is not None):
             least = 0 if field.name in optional else 1
-            object.__setattr__(shape, field.name, count(field.name, value, least).result(field.name))
+            object.__setattr__(shape, field.name, one_count(field.name, value, least))
         elif field.type == "bool" and not isinstance(value, bool):
             raise ConfigError(field.name, "must be True or False", value, "Give a truth value.")
 
@@ -97,6 +98,11 @@ class ModelShape:
     def __post_init__(self) -> None:
         """Check the numbers and how they fit together."""
         _check_fields(self, optional=("sliding_layers",))
+        for name, kind in (("experts", ExpertShape), ("latent", LatentShape)):
+            if getattr(self, name) is not None:
+                instance(name, getattr(self, name), kind, "Leave it out where the model has none.")
+        if not isinstance(self.name, str):
+            raise ConfigError("name", "must be text", self.name, "Give the model's name.")
         if self.num_heads % self.num_kv_heads:
             way_out = f"num_heads is {self.num_heads}."
             raise ConfigError("num_kv_heads", "must divide num_heads", self.num_kv_heads, way_out)
@@ -134,6 +140,7 @@ def model_kv_layers(shape: ModelShape) -> tuple[KVLayer, ...]:
     >>> [(layer.kind, layer.copies) for layer in model_kv_layers(shape)]
     [('full', 1), ('sliding', 3)]
     """
+    instance("shape", shape, ModelShape, "Build one, or read a model's config.")
     if shape.latent is not None:
         one = KVLayer.latent(shape.latent.kv_lora_rank, shape.latent.qk_rope_head_dim)
         return (one * shape.num_layers,)

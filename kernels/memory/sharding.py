@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arguments import Integers, Numbers
-from ..errors import ConfigError, nearest
+from .._arguments import Integers, Numbers, choice, flag, listed
+from ..errors import ConfigError
 from ._exact import Exact, amount, check_divides, check_shapes, count
 from .state import TERMS, ModelState, StateTerm
 
@@ -66,12 +66,10 @@ def _stages(zero_stage: Any) -> Exact:
 
 
 def _sharded_names(sharded: Iterable[str]) -> tuple[str, ...]:
-    names = (sharded,) if isinstance(sharded, str) else tuple(sharded)
-    for name in names:
-        if name not in TERMS:
-            hint = nearest(str(name), TERMS) or "Name the terms that are cut."
-            raise ConfigError("sharded", f"must name terms out of {', '.join(TERMS)}", name, hint)
-    return names
+    way_out = "Name the terms that are cut."
+    names = (sharded,) if isinstance(sharded, str) else listed("sharded", sharded, way_out)
+    rule = f"must name terms out of {', '.join(TERMS)}"
+    return tuple(choice("sharded", name, TERMS, rule=rule, way_out=way_out) for name in names)
 
 
 def _group_sizes(world: Exact, shard_group_size: Any) -> dict[str, Exact]:
@@ -198,12 +196,14 @@ def ideal_sharded_memory(
     array([10,  4])
     """
     world = count("world_size", world_size, minimum=1)
+    whole_elements = flag("whole_elements", whole_elements)
+    stages = _stages(zero_stage)
     if not isinstance(state, ModelState):
         if (
             sharded is not None
             or shard_group_size is not None
             or whole_elements
-            or not np.all(np.asarray(zero_stage) == 3)
+            or not np.all(np.asarray(stages.numerator) == 3)
         ):
             raise ConfigError(
                 "state",
@@ -212,7 +212,6 @@ def ideal_sharded_memory(
                 "Build it with model_state_bytes, which knows the terms.",
             )
         return _shard_total(state, world)
-    stages = _stages(zero_stage)
     groups = _group_sizes(world, shard_group_size)
     weights = state.terms["weights"].exact_bytes
     shape = check_shapes(state=weights, world_size=world, zero_stage=stages, **groups)

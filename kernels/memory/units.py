@@ -14,7 +14,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arguments import Numbers
+from .._arguments import Numbers, flag
 from ..errors import ConfigError
 from ._exact import read
 
@@ -83,7 +83,7 @@ def human_bytes(number: Numbers, *, decimal: bool = False) -> str | NDArray[np.s
     >>> human_bytes(16 * BYTES_PER_GIB), human_bytes(84_000_000_000, decimal=True), human_bytes(1023)
     ('16.00 GiB', '84.00 GB', '1023 B')
     """
-    units, step = (_DECIMAL_UNITS, 1000) if decimal else (_BINARY_UNITS, 1024)
+    units, step = (_DECIMAL_UNITS, 1000) if flag("decimal", decimal) else (_BINARY_UNITS, 1024)
     values = read("number", number)
     if not isinstance(values, np.ndarray):
         return _one_text(values, units, step)
@@ -117,6 +117,8 @@ def parse_bytes(text: str, *, field: str = "size") -> int:
     >>> parse_bytes("80GB"), parse_bytes("80 GiB")
     (80000000000, 85899345920)
     """
+    if not isinstance(field, str):
+        raise ConfigError("field", "must be text", field, "Name what is read.")
     found = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if found is None or found["unit"] not in _UNIT_BYTES:
         raise ConfigError(

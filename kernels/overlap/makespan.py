@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers, within_float64
 from .._jit import jit
 from ..errors import ConfigError
 
@@ -102,6 +102,7 @@ def _shaped(
     return rollout, train, places[..., 0]
 
 
+@within_float64
 def pipeline_makespan(
     rollout_seconds: ArrayLike, train_seconds: ArrayLike, buffer: ArrayLike | None = None
 ) -> PipelineMakespan:

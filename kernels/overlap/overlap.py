@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers, within_float64
 from ..errors import ConfigError
 
 
@@ -57,6 +57,7 @@ def _ratio_or_one(numerator: NDArray[np.float64], denominator: NDArray[np.float6
     return np.divide(numerator, denominator, out=np.ones_like(denominator), where=denominator > 0)
 
 
+@within_float64
 def pipeline_report(
     rollout_seconds: ArrayLike, train_seconds: ArrayLike, batches: ArrayLike
 ) -> PipelineReport:
@@ -143,6 +144,7 @@ class StragglerReport:
     total_worker_seconds: Floats
 
 
+@within_float64
 def straggler_report(durations: ArrayLike) -> StragglerReport:
     """Measure how much of a synchronous group's time is spent waiting for its slowest member.
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers, within_float64
 from ..draws.length_table import check_table
 
 _EULER_GAMMA = 0.57721566490153286061
@@ -56,6 +56,7 @@ def _power(cdf: NDArray[np.float64], exponent: float) -> NDArray[np.float64]:
         return np.exp(exponent * np.log(cdf))
 
 
+@within_float64
 def expected_maximum(minimum: int, cdf: ArrayLike, draws: ArrayLike) -> Floats:
     """Return the expected maximum of ``draws`` independent lengths of one law, exactly for its table.
 
@@ -117,6 +118,7 @@ class GroupUtilization:
     ratio_of_means: Floats
 
 
+@within_float64
 def group_utilization(
     minimum: int,
     cdf: ArrayLike,
@@ -184,6 +186,7 @@ def group_utilization(
     )
 
 
+@within_float64
 def expected_maximum_uniform(draws: ArrayLike, low: ArrayLike = 0.0, high: ArrayLike = 1.0) -> Floats:
     """Return the expected maximum of uniform draws: ``low + (high - low) n / (n + 1)``.
 
@@ -215,6 +218,7 @@ def expected_maximum_uniform(draws: ArrayLike, low: ArrayLike = 0.0, high: Array
     return plain(start + width * (n / (n + 1)))
 
 
+@within_float64
 def expected_maximum_exponential(draws: ArrayLike, mean: ArrayLike = 1.0) -> Floats:
     """Return the expected maximum of exponential draws: ``mean`` times the harmonic number of ``draws``.
 
@@ -262,6 +266,7 @@ def _normal_maximum_moment(draws: NDArray[np.int64], tilt: NDArray[np.float64]) 
     return result
 
 
+@within_float64
 def expected_maximum_lognormal(draws: ArrayLike, sigma: ArrayLike, mu: ArrayLike = 0.0) -> Floats:
     """Return the expected maximum of lognormal draws, by quadrature good to about 1e-13.
 
@@ -298,6 +303,7 @@ def expected_maximum_lognormal(draws: ArrayLike, sigma: ArrayLike, mu: ArrayLike
     return plain(moment * np.exp(m + 0.5 * s**2))
 
 
+@within_float64
 def expected_maximum_normal(draws: ArrayLike, mean: ArrayLike = 0.0, deviation: ArrayLike = 1.0) -> Floats:
     """Return the expected maximum of normal draws, by quadrature good to about 1e-13.
 

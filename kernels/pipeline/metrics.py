@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Metric(NamedTuple):
     """One reported quantity of a run."""
@@ -157,6 +159,22 @@ GENERAL_SUMS = (
 # the slots' list with a name of its own.
 SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "sequential")
 TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch")
+
+
+# What stands for "no value" in a column of whole numbers, which has no NaN.
+SENTINELS = {"max_lag_observed": -1}
+
+
+def with_nan(metric: str, values: np.ndarray) -> np.ndarray:
+    """Return values of a metric as float64 in which NaN stands for none: a sentinel is never a number.
+
+    Examples
+    --------
+    >>> with_nan("max_lag_observed", np.array([2, -1])).tolist()
+    [2.0, nan]
+    """
+    values = np.asarray(values, np.float64)
+    return np.where(values == SENTINELS[metric], np.nan, values) if metric in SENTINELS else values
 
 
 class MetricAttributes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers
+from .._arguments import Floats, broadcast, plain, real_numbers, within_float64
 from ..errors import ConfigError
 
 
@@ -38,6 +38,7 @@ def _checked(
     return t, d, m, r
 
 
+@within_float64
 def expected_overhead_fraction(
     interval_seconds: ArrayLike,
     checkpoint_seconds: ArrayLike,
@@ -83,6 +84,7 @@ def expected_overhead_fraction(
     return plain(np.where(fails, per_work - 1.0, d / t))
 
 
+@within_float64
 def expected_run_seconds(
     work_seconds: ArrayLike,
     interval_seconds: ArrayLike,
@@ -130,6 +132,7 @@ def expected_run_seconds(
     return plain(np.multiply(work, 1.0 + overhead, out=np.zeros(work.shape), where=work > 0))
 
 
+@within_float64
 def checkpoint_availability(
     interval_seconds: ArrayLike,
     checkpoint_seconds: ArrayLike,

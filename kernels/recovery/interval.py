@@ -32,8 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers
-from ..errors import ConfigError, nearest
+from .._arguments import Floats, broadcast, choice, plain, real_numbers, within_float64
+from ..errors import ConfigError
 from .cost import expected_overhead_fraction
 
 _NEWTON_STEPS = 8
@@ -102,6 +102,7 @@ _RULES = {
 METHODS = tuple(_RULES)
 
 
+@within_float64
 def optimal_checkpoint_interval(
     checkpoint_seconds: ArrayLike,
     mtbf_seconds: ArrayLike,
@@ -149,9 +150,8 @@ def optimal_checkpoint_interval(
     >>> round(optimal_checkpoint_interval(180.0, 36_000.0, method="exact"), 4)
     3481.0134
     """
-    if not isinstance(method, str) or method not in _RULES:
-        way_out = nearest(str(method), METHODS) or f"Choose one of {', '.join(METHODS)}."
-        raise ConfigError("method", "must name a known rule", method, way_out)
+    way_out = f"Choose one of {', '.join(METHODS)}."
+    choice("method", method, METHODS, rule="must name a known rule", way_out=way_out)
     d, m, r = broadcast(
         checkpoint_seconds=real_numbers("checkpoint_seconds", checkpoint_seconds, minimum=0),
         mtbf_seconds=real_numbers("mtbf_seconds", mtbf_seconds, above=0, infinity=True),
@@ -201,6 +201,7 @@ class CheckpointCadence:
     checkpoints_per_failure: Floats
 
 
+@within_float64
 def checkpoint_cadence(
     interval_seconds: ArrayLike,
     *,

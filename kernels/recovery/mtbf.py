@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, broadcast, one_number, plain, real_numbers, whole_numbers, within_float64
 from ..errors import ConfigError
 
 _WAY_OUT = "Give run_seconds and failures, or failures_per_second alone."
@@ -46,6 +46,7 @@ class MtbfEstimate:
     source: str
 
 
+@within_float64
 def mtbf_estimate(
     *,
     run_seconds: ArrayLike | None = None,
@@ -81,7 +82,7 @@ def mtbf_estimate(
     >>> four_runs.mtbf_seconds / 3600, four_runs.source
     (48.0, 'run time and failures')
     """
-    level = float(real_numbers("confidence", confidence, above=0))
+    level = one_number("confidence", confidence, above=0)
     if level >= 1:
         raise ConfigError("confidence", "must be below 1", confidence, "Give a share such as 0.95.")
     if failures_per_second is not None:
@@ -113,6 +114,7 @@ def mtbf_estimate(
     )
 
 
+@within_float64
 def scale_mtbf_seconds(mtbf_seconds: ArrayLike, *, measured_devices: ArrayLike, devices: ArrayLike) -> Floats:
     """Carry a mean time between failures to a job of another size: ``M * measured / devices``.
 

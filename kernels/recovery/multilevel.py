@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers
+from .._arguments import Floats, broadcast, plain, real_numbers, within_float64
 from ..errors import ConfigError
 
 _MOST_LEVELS = 8
@@ -76,6 +76,7 @@ def _nested_pattern(
     return best
 
 
+@within_float64
 def multilevel_checkpoints(checkpoint_seconds: ArrayLike, mtbf_seconds: ArrayLike) -> MultilevelCheckpoints:
     """Return the best interval of each level of storage, the least overhead, and a nested pattern near it.
 

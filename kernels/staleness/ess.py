@@ -24,7 +24,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import (
+    Floats,
+    axis_of,
+    broadcast,
+    choice,
+    flag,
+    plain,
+    real_numbers,
+    whole_numbers,
+    within_float64,
+)
 from .._jit import jit
 from ..errors import ConfigError
 from .ragged import Ragged, ragged
@@ -232,9 +242,9 @@ def effective_sample_size(
     >>> effective_sample_size(log_weights=[[1000.0, 1000.0], [-1000.0, -1000.0]], axis=1, normalized=True)
     array([1., 1.])
     """
-    if invalid not in ("raise", "nan"):
-        way_out = "Give 'nan' to get NaN for a bad group."
-        raise ConfigError("invalid", "must be 'raise' or 'nan'", invalid, way_out)
+    way_out = "Give 'nan' to get NaN for a bad group."
+    choice("invalid", invalid, ("raise", "nan"), rule="must be 'raise' or 'nan'", way_out=way_out)
+    normalized = flag("normalized", normalized)
     name, values = _one_of(weights, log_weights)
     groups = ragged(name, values, axis=axis, mask=mask, group_offsets=group_offsets)
     report = report_groups(groups, name == "log_weights")
@@ -261,6 +271,7 @@ def _raise_for_bad_group(name: str, groups: Ragged, status: NDArray[np.str_]) ->
     raise ConfigError(place, rule, float(values[where]), way_out)
 
 
+@within_float64
 def expected_normalized_ess(
     lag: ArrayLike, drift_per_version: ArrayLike, *, axis: int | None = None
 ) -> Floats:
@@ -303,6 +314,8 @@ def expected_normalized_ess(
     variance = drift * drift * lags
     if axis is None:
         variance, axis = variance.reshape(-1), 0
+    else:
+        axis = axis_of(axis, variance.ndim)
     if variance.shape[axis] == 0:
         return plain(np.full(np.delete(variance.shape, axis), np.nan))
     # exp(variance) overflows from lag 8 at drift 10, so the largest is taken out first.

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arguments import Floats, plain
+from .._arguments import Floats, choice, plain
 from .._jit import jit
-from ..errors import ConfigError, nearest
+from ..errors import ConfigError
 from .ess import EssReport, report_groups
 from .ragged import Ragged, ragged
 
@@ -88,10 +88,8 @@ def sequence_log_weights(
     >>> sequence_log_weights([[0.5, 0.25, 9.0], [1.0, 1.0, 1.0]], mask=[[1, 1, 0], [1, 1, 1]])
     array([0.75, 3.  ])
     """
-    if level not in ("sequence", "sequence_geometric"):
-        raise ConfigError(
-            "level", "must be 'sequence' or 'sequence_geometric'", level, nearest(str(level), LEVELS)
-        )
+    one_per_sequence = ("sequence", "sequence_geometric")
+    choice("level", level, one_per_sequence, rule="must be 'sequence' or 'sequence_geometric'")
     tokens = token_log_ratios(log_ratio, mask, group_offsets)
     log_weights = np.empty(tokens.offsets.size - 1)
     _sequence_log_weight_kernel(tokens.flat, tokens.offsets, level == "sequence_geometric", log_weights)
@@ -141,9 +139,7 @@ def rollout_ess(
     >>> rollout_ess(ratios, level="within_sequence", mask=active).normalized_ess
     array([1. , 0.8])
     """
-    if level not in LEVELS:
-        way_out = nearest(str(level), LEVELS) or "Name the level; there is no default."
-        raise ConfigError("level", f"must be one of {', '.join(LEVELS)}", level, way_out)
+    choice("level", level, LEVELS, way_out="Name the level; there is no default.")
     tokens = token_log_ratios(log_ratio, mask, group_offsets)
     if level == "within_sequence":
         return report_groups(tokens, True)

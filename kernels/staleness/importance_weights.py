@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, plain, real_numbers
-from ..errors import ConfigError, nearest
+from .._arguments import Floats, choice, fit_together, one_number, paired, plain
+from ..errors import ConfigError
 from .ess_levels import sequence_log_weights
 from .ragged import boolean_mask, float_values
 
@@ -50,16 +50,14 @@ class SequenceWeights:
 
 def _bounds(mode: str, lower: float | None, upper: float | None) -> tuple[float, float]:
     """Check that the mode has the bounds it needs, and no other; give both, open ones as 0 and infinity."""
-    if mode not in MODES:
-        way_out = nearest(str(mode), MODES) or "Choose what happens to ratios outside the bounds."
-        raise ConfigError("mode", f"must be one of {', '.join(MODES)}", mode, way_out)
+    choice("mode", mode, MODES, way_out="Choose what happens to ratios outside the bounds.")
     given = {"lower": lower, "upper": upper}
     for name, bound in given.items():
         if (bound is None) == (name in _NEEDS[mode]):
             rule = f"is needed by mode {mode!r}" if bound is None else f"has no meaning for mode {mode!r}"
             raise ConfigError(name, rule, bound, "Give each mode its own bounds.")
-    low = 0.0 if lower is None else float(real_numbers("lower", lower, minimum=0))
-    high = np.inf if upper is None else float(real_numbers("upper", upper, above=0, infinity=True))
+    low = 0.0 if lower is None else one_number("lower", lower, minimum=0)
+    high = np.inf if upper is None else one_number("upper", upper, above=0, infinity=True)
     if low > high:
         raise ConfigError("lower", f"must not exceed upper, {high:g}", low, "Swap the bounds.")
     return low, high
@@ -133,11 +131,10 @@ def token_importance_weights(
     low, high = _bounds(mode, lower, upper)
     ratios = float_values("log_ratio", log_ratio)
     kept = np.asarray(True) if keep is None else boolean_mask("keep", keep)
-    try:
-        ratios, kept = np.broadcast_arrays(ratios, kept)
-    except ValueError:
+    if not fit_together(ratios.shape, kept.shape):
         rule = f"must fit the shape of log_ratio, {ratios.shape}"
-        raise ConfigError("keep", rule, kept.shape, "Give one flag per row as keep[:, None].") from None
+        raise ConfigError("keep", rule, kept.shape, "Give one flag per row as keep[:, None].")
+    ratios, kept = paired(log_ratio=ratios, keep=kept)
     weights = _bounded("log_ratio", np.atleast_1d(ratios), mode, low, high, np.atleast_1d(kept))
     return plain(weights.reshape(ratios.shape))
 

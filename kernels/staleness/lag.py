@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Integers, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Integers, broadcast, check_size, paired, plain, real_numbers, whole_numbers
 from .._jit import jit
 from ..errors import ConfigError
 from .ragged import Ragged, boolean_mask, ragged
@@ -56,7 +56,7 @@ def policy_lag(trainer_version: ArrayLike, behaviour_version: ArrayLike) -> Inte
     """
     trainer = whole_numbers("trainer_version", trainer_version, minimum=0)
     behaviour = whole_numbers("behaviour_version", behaviour_version, minimum=0)
-    trainer, behaviour = broadcast(trainer_version=trainer, behaviour_version=behaviour)
+    trainer, behaviour = paired(trainer_version=trainer, behaviour_version=behaviour)
     newer = behaviour > trainer
     if newer.any():
         rule = f"must not be newer than the trainer's version {int(trainer[newer].flat[0])}"
@@ -92,9 +92,7 @@ def within_lag(
     array([False,  True,  True,  True])
     """
     limit = whole_numbers("max_policy_lag", max_policy_lag, minimum=0)
-    lag, limit = broadcast(
-        lag=np.asarray(policy_lag(trainer_version, behaviour_version)), max_policy_lag=limit
-    )
+    lag, limit = paired(lag=np.asarray(policy_lag(trainer_version, behaviour_version)), max_policy_lag=limit)
     return plain(lag <= limit)
 
 
@@ -129,7 +127,7 @@ def sequence_lag(
     """
     trainer = whole_numbers("trainer_version", trainer_version, minimum=0)
     # Systems mark prompt tokens with -1, so what the mask leaves out is not judged.
-    tokens = whole_numbers("token_versions", np.atleast_1d(token_versions), minimum=-(2**53))
+    tokens = np.atleast_1d(whole_numbers("token_versions", token_versions, minimum=-(2**53)))
     real = np.ones(tokens.shape, dtype=bool) if mask is None else boolean_mask("mask", mask)
     tokens, real, trainer = broadcast(token_versions=tokens, mask=real, trainer_version=trainer[..., None])
     lag = np.asarray(policy_lag(trainer, np.where(real, tokens, trainer)))
@@ -255,6 +253,7 @@ def lag_counts(
         bins = np.arange(LAG_BINS, dtype=np.int64)
     else:
         bins = np.ascontiguousarray(whole_numbers("edges", edges, minimum=0))
+        check_size("edges", (groups.offsets.size - 1, bins.size))
         if bins.ndim != 1 or not bins.size or (np.diff(bins) <= 0).any():
             way_out = "Give the least lag of each bin, such as [0, 1, 2, 4, 8]."
             raise ConfigError("edges", "must be one rising row of lags", edges, way_out)
@@ -370,7 +369,8 @@ def lag_quantiles_from_counts(
     array([0, 1, 3])
     """
     levels = _quantile_levels(quantiles)
-    table = whole_numbers("counts", np.atleast_1d(counts), minimum=0)
+    table = whole_numbers("counts", counts, minimum=0)
+    table = np.atleast_1d(table)
     bins = table.shape[-1]
     least = np.arange(bins) if edges is None else whole_numbers("edges", edges, minimum=0)
     if least.shape != (bins,):

@@ -24,7 +24,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import real_numbers
+from .._arguments import one_number
 from .._jit import jit
 from ..errors import ConfigError
 from .ess import effective_sample_size
@@ -188,8 +188,8 @@ def off_policy_report(
     >>> report.k3_kl, report.mean_weight, report.token_normalized_ess, report.alarms()
     (0.0, 1.0, 1.0, ())
     """
-    high = float(real_numbers("high", high, above=0))
-    low = 1 / high if low is None else float(real_numbers("low", low, minimum=0))
+    high = one_number("high", high, above=0)
+    low = 1 / high if low is None else one_number("low", low, minimum=0)
     axis = None if group_offsets is not None else -1
     trainer = _log_probabilities("trainer_logprobs", trainer_logprobs, axis, mask, group_offsets, True)
     behaviour = _log_probabilities("behavior_logprobs", behavior_logprobs, axis, mask, group_offsets, False)

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import real_numbers
+from .._arguments import one_number
 from ..errors import ConfigError
 from .ess import effective_sample_size
 from .ragged import float_values
 
 _LEAST_TAIL = 5
+_NEARLY_ALL = 0.9  # share of the weights that count: a few that stand out do no harm
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ParetoReport:
     Attributes
     ----------
     khat : float
-        The shape; infinity when fewer than five weights hold the whole tail.
+        The shape; infinity when fewer than five weights hold the whole tail, and with it the ESS.
     good_limit : float
         ``min(1 - 1 / log10(n), 0.7)``, the largest k-hat at which n weights are reliable.
     tail_count : int
@@ -102,7 +103,7 @@ def pareto_khat(log_weights: ArrayLike, *, relative_efficiency: float = 1.0) -> 
     ------
     ConfigError
         If there are too few weights for a tail of five, a weight is NaN or plus infinity, or the tail's
-        weights are all equal (k-hat is undefined; the ESS says all there is).
+        weights are all equal, or nearly (k-hat is undefined; the ESS says all there is).
 
     Notes
     -----
@@ -116,7 +117,7 @@ def pareto_khat(log_weights: ArrayLike, *, relative_efficiency: float = 1.0) -> 
     (0.5, 0.67, True)
     """
     values = float_values("log_weights", log_weights).reshape(-1)
-    efficiency = float(real_numbers("relative_efficiency", relative_efficiency, above=0))
+    efficiency = one_number("relative_efficiency", relative_efficiency, above=0)
     ess = float(effective_sample_size(log_weights=values))  # refuses NaN and plus infinity
     count = values.size
     tail_count = math.ceil(min(count / 5, 3 * math.sqrt(count / efficiency))) if count else 0
@@ -136,6 +137,9 @@ def pareto_khat(log_weights: ArrayLike, *, relative_efficiency: float = 1.0) -> 
     # Weights below the smallest normal float beside the largest cannot be told from zero.
     cutoff = max(shifted[order[count - tail_count - 1]], math.log(np.finfo(np.float64).tiny))
     tail = tail[shifted[tail] > cutoff]
+    if tail.size < _LEAST_TAIL and ess >= _NEARLY_ALL * count:
+        rule = "must differ in more than four weights: k-hat is undefined for nearly equal weights"
+        raise ConfigError("log_weights", rule, float(peak), f"The ESS, {ess:g}, says all there is.")
     if tail.size < _LEAST_TAIL:
         return ParetoReport(math.inf, good_limit, tail.size, ess, ess, shifted)
     threshold = math.exp(cutoff)

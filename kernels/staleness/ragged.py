@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import _raw_array, is_whole, whole_numbers
+from .._arguments import axis_of, foreign_array, raw_array, whole_numbers
 from ..errors import ConfigError
 
 
@@ -46,7 +46,9 @@ def offsets_from_lengths(lengths: ArrayLike) -> NDArray[np.int64]:
     >>> offsets_from_lengths([3, 0, 2])
     array([0, 3, 3, 5])
     """
-    checked = whole_numbers("lengths", np.atleast_1d(lengths), minimum=0)
+    checked = np.atleast_1d(whole_numbers("lengths", lengths, minimum=0))
+    if checked.sum(dtype=np.float64) > 2**53:
+        raise ConfigError("lengths", "must have a sum of at most 2**53", lengths, "Check the lengths' unit.")
     offsets = np.zeros(checked.size + 1, dtype=np.int64)
     np.cumsum(checked.ravel(), out=offsets[1:])
     return offsets
@@ -60,7 +62,7 @@ def float_values(name: str, values: ArrayLike) -> NDArray[np.float64]:
     >>> float_values("weights", np.float32([1, 2]))
     array([1., 2.])
     """
-    return np.ascontiguousarray(_raw_array(name, values), dtype=np.float64)
+    return np.ascontiguousarray(raw_array(name, values), dtype=np.float64)
 
 
 def boolean_mask(name: str, mask: ArrayLike) -> NDArray[np.bool_]:
@@ -71,14 +73,12 @@ def boolean_mask(name: str, mask: ArrayLike) -> NDArray[np.bool_]:
     >>> boolean_mask("mask", [1, 0])
     array([ True, False])
     """
-    try:
-        array = np.asarray(mask)
-    except ValueError:
-        array = np.asarray(None)
+    rule = "must hold only True and False, or 1 and 0"
+    array = foreign_array(name, mask, rule=rule, way_out="Give a mask.")
     if array.dtype == np.bool_:
         return array
     if array.dtype.kind not in "iuf" or not np.isin(array, (0, 1)).all():
-        raise ConfigError(name, "must hold only True and False, or 1 and 0", mask, "Give a mask.")
+        raise ConfigError(name, rule, mask, "Give a mask.")
     return array.astype(np.bool_)
 
 
@@ -166,10 +166,7 @@ def _along_axis(
     array: NDArray[np.float64], active: NDArray[np.bool_] | None, axis: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, NDArray[np.int64], tuple[int, ...]]:
     """Lay the groups along an axis one after the other."""
-    whole = is_whole(axis)
-    if not whole or not -array.ndim <= axis < array.ndim:
-        rule = f"must be an axis of an array of {array.ndim} dimensions"
-        raise ConfigError("axis", rule, axis, "Give None to take everything as one group.")
+    axis = axis_of(axis, array.ndim)
     moved = np.moveaxis(array, axis, -1)
     shape, width = moved.shape[:-1], moved.shape[-1]
     groups = int(np.prod(shape, dtype=np.int64))

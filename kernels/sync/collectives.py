@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers, within_float64
 from ..errors import ConfigError
 from ..memory.units import BYTES_PER_GB
 
@@ -44,6 +44,7 @@ def _step(seconds_per_step: ArrayLike) -> NDArray[np.float64]:
     return real_numbers("seconds_per_step", seconds_per_step, minimum=0)
 
 
+@within_float64
 def fan_out_seconds(
     payload_bytes: ArrayLike,
     gigabytes_per_second: ArrayLike,
@@ -87,6 +88,7 @@ def fan_out_seconds(
     return plain(n * (size / rate + step))
 
 
+@within_float64
 def binomial_tree_seconds(
     payload_bytes: ArrayLike,
     gigabytes_per_second: ArrayLike,
@@ -127,6 +129,7 @@ def binomial_tree_seconds(
     return plain(rounds * (size / rate + step))
 
 
+@within_float64
 def pipelined_chain_seconds(
     payload_bytes: ArrayLike,
     gigabytes_per_second: ArrayLike,
@@ -180,6 +183,7 @@ def pipelined_chain_seconds(
     return plain((n + k - 1) * (size / (k * rate) + step))
 
 
+@within_float64
 def best_chain_chunks(
     payload_bytes: ArrayLike,
     gigabytes_per_second: ArrayLike,
@@ -228,6 +232,7 @@ def best_chain_chunks(
     return plain(np.where(cost(high) < cost(low), high, low).astype(np.int64))
 
 
+@within_float64
 def ring_all_reduce_seconds(
     payload_bytes: ArrayLike, gigabytes_per_second: ArrayLike, ranks: ArrayLike
 ) -> Floats:

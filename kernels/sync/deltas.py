@@ -12,14 +12,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
-from ..errors import ConfigError
+from .._arguments import Floats, broadcast, choice, plain, real_numbers, whole_numbers, within_float64
 
 _ENCODINGS = ("index", "bitmap")
 _BFLOAT16_DIGITS = 8  # binary digits of the significand, the implicit one included
 _SMALLEST_EXPONENT = -125  # of the smallest normal number, in frexp's counting: 0.5 * 2**-125
 
 
+@within_float64
 def delta_payload_bytes(
     parameters: ArrayLike,
     changed_fraction: ArrayLike,
@@ -64,9 +64,8 @@ def delta_payload_bytes(
     >>> delta_payload_bytes(600_000_000, 0.05, encoding="bitmap")
     135000000.0
     """
-    if encoding not in _ENCODINGS:
-        way_out = f"Choose one of {', '.join(_ENCODINGS)}."
-        raise ConfigError("encoding", "must name a known encoding", encoding, way_out)
+    way_out = f"Choose one of {', '.join(_ENCODINGS)}."
+    choice("encoding", encoding, _ENCODINGS, rule="must name a known encoding", way_out=way_out)
     count, fraction, value, index = broadcast(
         parameters=whole_numbers("parameters", parameters, minimum=0),
         changed_fraction=real_numbers("changed_fraction", changed_fraction, minimum=0, maximum=1),
@@ -85,6 +84,7 @@ def _to_bfloat16(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.ldexp(np.rint(np.ldexp(numbers, -spacing_exponent)), spacing_exponent)
 
 
+@within_float64
 def bf16_update_visible(weight: ArrayLike, update: ArrayLike) -> bool | NDArray[np.bool_]:
     """Tell whether an update of a master weight changes its published bfloat16 copy.
 

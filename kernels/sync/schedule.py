@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers, within_float64
 from ..errors import ConfigError
 
 _LARGEST = 2**31 - 1  # keeps every product below in int64
@@ -78,6 +78,7 @@ class SynchronizationSchedule:
         return np.arange(int(self.updates), dtype=np.int64) % self.sync_every
 
 
+@within_float64
 def synchronization_schedule(
     sync_every: ArrayLike,
     updates: ArrayLike,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, broadcast, plain, real_numbers, whole_numbers, within_float64
 from ..errors import ConfigError
 from ..memory.units import BYTES_PER_GB
 
@@ -22,6 +22,7 @@ def _rate(name: str, gigabytes_per_second: ArrayLike) -> NDArray[np.float64]:
     return BYTES_PER_GB * real_numbers(name, gigabytes_per_second, above=0, way_out=_LINK)
 
 
+@within_float64
 def sharded_point_to_point_seconds(
     payload_bytes: ArrayLike,
     *,
@@ -75,6 +76,7 @@ def sharded_point_to_point_seconds(
     return plain(np.maximum(total / out_ranks / out_rate, total / in_ranks / in_rate))
 
 
+@within_float64
 def point_to_point_seconds(
     bytes_by_pair: ArrayLike,
     *,
@@ -131,6 +133,7 @@ def point_to_point_seconds(
     return plain(np.maximum(slowest_sender, slowest_receiver))
 
 
+@within_float64
 def node_fan_out_seconds(
     payload_bytes: ArrayLike,
     *,

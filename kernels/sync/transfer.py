@@ -22,13 +22,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers
+from .._arguments import Floats, Integers, broadcast, plain, real_numbers, whole_numbers, within_float64
 from ..memory.units import BYTES_PER_GB
 
 _LINK = "Give the link's rate in decimal GB/s; a rate in Gb/s is divided by 8."
 _EFFICIENCY = "Give the achieved share of the link's rate, above 0 and at most 1."
 
 
+@within_float64
 def gigabits_to_gigabytes_per_second(gigabits_per_second: ArrayLike) -> Floats:
     """Convert a line rate as sold (bits) into the unit of this package (bytes): divide by 8.
 
@@ -83,6 +84,7 @@ class TransferReport:
     effective_gigabytes_per_second: Floats
 
 
+@within_float64
 def transfer_report(
     payload_bytes: ArrayLike,
     gigabytes_per_second: ArrayLike,
@@ -156,6 +158,7 @@ def transfer_report(
     )
 
 
+@within_float64
 def synchronization_transfer_time(
     payload_bytes: ArrayLike,
     gigabytes_per_second: ArrayLike,
@@ -204,6 +207,7 @@ def synchronization_transfer_time(
     ).total_seconds
 
 
+@within_float64
 def bucket_count(payload_bytes: ArrayLike, bucket_bytes: ArrayLike) -> Integers:
     """Return the number of calls when tensors are packed into buckets: ``ceil(payload / bucket)``.
 
@@ -259,6 +263,7 @@ class PublicationReport:
     pause_fraction: Floats | None
 
 
+@within_float64
 def publication_report(
     transfer_seconds: ArrayLike,
     *,

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels._arguments import is_number
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
+from ..checks import mapping_of
 from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import number
@@ -109,10 +111,9 @@ def heatmap_panels(
         )
     x, y, facet = _chosen(axes, x, y, facet)
     cells, columns = cell_coordinates(ds)
+    chosen = mapping_of("at", at, "Give a value of each axis that is not shown.")
     figures = {metric: mean_interval(cell_values(ds, metric), confidence) for metric in metrics}
-    kept, where = _slice(
-        columns, [n for n in axes if n not in (x, y, facet)], at or {}, figures[metrics[0]][0]
-    )
+    kept, where = _slice(columns, [n for n in axes if n not in (x, y, facet)], chosen, figures[metrics[0]][0])
     kept &= _thinned(columns[x]) & (_thinned(columns[y]) if y is not None else True)
     values: list[Any] = _facets(columns[facet], kept) if facet is not None else [None]
     where += _left_out(columns, kept, (x, y), facet, len(values))
@@ -147,7 +148,7 @@ def _chosen(
 ) -> tuple[str, str | None, str | None]:
     given = [name for name in (x, y, facet) if name is not None]
     for name in given:
-        if name not in axes:
+        if not isinstance(name, str) or name not in axes:
             hint = nearest(name, axes) or f"Axes: {', '.join(axes)}."
             raise ConfigError("axis", "must be one of the sweep's", name, hint)
     if len(set(given)) < len(given):
@@ -174,7 +175,7 @@ def _slice(
     settings = {name: at.get(name, columns[name][best].item()) for name in others}
     kept = np.ones(len(mean), bool)
     for name, value in settings.items():
-        kept &= columns[name] == value
+        kept &= columns[name] == (value if is_number(value) or isinstance(value, str) else np.nan)
         if not kept.any():
             raise ConfigError(
                 f"at.{name}", "must be a value of the axis", value, "See ds.coords for its values."

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...kernels._arguments import instance, listed
 from ...kernels.errors import ConfigError
+from ..checks import confidence_of
 from ..results.cells import cell_coordinates, find_cell
 from ..results.frontier import ESS, THROUGHPUT, frontier
 from ..results.frontier_table import worth_a_look
 from ..results.words import short_label
+from ..runs.result import PipelineResult
 from ..runs.status import DONE
 from .panels import heatmap_panels
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     import xarray
 
     from ..results.frontier import Frontier
-    from ..runs.result import PipelineResult
 
 MOST_POINTS = 1500
 FIGURES = (THROUGHPUT, ESS, "mean_lag", "seconds_per_update", "effective_tokens_per_second")
@@ -180,6 +182,8 @@ def plot_lag(
     if cells is None:
         found = worth_a_look(frontier(ds, confidence=confidence))
         cells = list(dict.fromkeys(row["cell"] for _, row in found))
+    confidence = confidence_of(confidence)
+    cells = listed("cells", cells, "List the cells, by id or by their axis values.")
     if not cells:
         way_out = "Name cells, or sweep settings under which something is trained."
         raise ConfigError("cells", "must have trained rollouts, and none has", None, way_out)
@@ -240,6 +244,7 @@ def plot_timeline(run: PipelineResult) -> altair.VConcatChart:
     """
     from .timeline import timeline_chart
 
+    instance("run", run, PipelineResult, "Give what simulate_pipeline returns.")
     config, batches = run.config, run.batches_frame()
     times = run.timeline_frame()["time"].to_numpy()
     stopped = config.stop_after_updates is not None and run.final_version >= config.stop_after_updates

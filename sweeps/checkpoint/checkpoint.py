@@ -20,10 +20,11 @@ import copy
 import os
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from ...kernels._arguments import instance
 from ...kernels.errors import CheckpointError, ConfigError
+from ..checks import mapping_of, path_of
 from .codec import encode
 from .files import (
     CheckpointWarning,
@@ -151,6 +152,14 @@ def make_checkpoint(
             numbers["published_version"],
             "A version is published after it was trained.",
         )
+    if previous is not None:
+        instance("previous", previous, Manifest, "Give what load_checkpoint or make_checkpoint returned.")
+    counters = mapping_of("counters", counters, "Give {'accepted': 12}.")
+    state = mapping_of("state", state, "Give {'name': value}.")
+    files = mapping_of("files", files, "Give {'weights.safetensors': path}.")
+    for name, kept in (("queue", queue), ("in_flight", in_flight)):
+        if kept is not None and not isinstance(kept, list | tuple):
+            raise ConfigError(name, "must be a list", kept, "Give [] for none, None for not kept.")
     _refuse_falling(numbers, previous)
     payload: dict[str, Any] = {
         "format": FORMAT,
@@ -158,14 +167,12 @@ def make_checkpoint(
         **numbers,
         "components": merged_components(components),
         "component_changes": _all_changes(previous),
-        "counters": {
-            str(name): whole_number(f"counters.{name}", value) for name, value in (counters or {}).items()
-        },
+        "counters": {str(name): whole_number(f"counters.{name}", value) for name, value in counters.items()},
         "rng_state": _encode_generators(rng, python_random),
         "queue": encode(queue, "queue"),
         "in_flight": encode(in_flight, "in_flight"),
-        "state": encode(dict(state or {}), "state"),
-        "files": _file_records(files or {}),
+        "state": encode(state, "state"),
+        "files": _file_records(files),
         "previous_digest": previous.digest if previous is not None else None,
     }
     payload["digest"] = content_digest(payload)
@@ -194,7 +201,8 @@ def checkpoint_as_dict(manifest: Manifest) -> dict[str, Any]:
     >>> row["dataset_cursor"], row["schema_version"], sorted(row["rng_state"])
     (4, 1, ['numpy', 'python'])
     """
-    return copy.deepcopy(manifest.payload)
+    way_out = "Give what load_checkpoint or make_checkpoint returned."
+    return copy.deepcopy(instance("manifest", manifest, Manifest, way_out).payload)
 
 
 def restore_rng(manifest: Manifest | Mapping[str, Any], name: str | None = None) -> AnyGenerator:
@@ -216,7 +224,7 @@ def restore_rng(manifest: Manifest | Mapping[str, Any], name: str | None = None)
     others = [key for key in encoded if key != "python"]
     if name is None and len(others or encoded) == 1:
         name = next(iter(others or encoded))
-    if name not in encoded:
+    if not isinstance(name, str) or name not in encoded:
         raise CheckpointError(
             "name", f"must be one of the saved generators: {', '.join(encoded)}", name, "Name one."
         )
@@ -248,7 +256,11 @@ def restore_python_random(manifest: Manifest | Mapping[str, Any]) -> None:
 
 
 def _rng_state(manifest: Manifest | Mapping[str, Any]) -> dict[str, Any]:
-    return (manifest.payload if isinstance(manifest, Manifest) else manifest)["rng_state"]
+    payload = manifest.payload if isinstance(manifest, Manifest) else manifest
+    if not isinstance(payload, Mapping) or not isinstance(payload.get("rng_state"), Mapping):
+        way_out = "Give what load_checkpoint or checkpoint_as_dict returned."
+        raise ConfigError("manifest", "must be a checkpoint with its generators", manifest, way_out)
+    return dict(payload["rng_state"])
 
 
 def _encode_generators(
@@ -293,7 +305,7 @@ def _file_records(files: Mapping[str, str | os.PathLike[str]]) -> dict[str, Any]
                 "files", "must have plain file names as keys", name, "Leave folders out of the name."
             )
         try:
-            records[name] = file_record(Path(path))
+            records[name] = file_record(path_of(f"files.{name}", path))
         except OSError as error:
             raise ConfigError(
                 f"files.{name}", "must be a readable file", str(path), f"{error.strerror}."

@@ -22,12 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels._arguments import instance
 from ...kernels.errors import ConfigError
 from .checkpoint import Manifest, load_checkpoint, save_checkpoint
 from .codec import decode
 from .drill_loop import DrillSettings, TrainingLoop, UpdateRecord, weights_digest
 from .generators import encode_generator
 from .manifest import whole_number
+
+MOST_UPDATES = 10_000  # a drill trains them all, three times and more
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,13 @@ def recovery_drill(
     """
     seed = whole_number("seed", seed, bits=64)
     for name, value in (("before", before), ("after", after)):
+        if whole_number(name, value) > MOST_UPDATES:
+            raise ConfigError(name, f"must be at most {MOST_UPDATES}", value, "Crash after fewer updates.")
         if whole_number(name, value) < 1:
             raise ConfigError(name, "must be at least 1 update", value, "Crash after some training.")
-    settings = settings or DrillSettings()
+    if settings is None:
+        settings = DrillSettings()
+    instance("settings", settings, DrillSettings, "Leave it out, or give DrillSettings().")
     whole = TrainingLoop(seed, settings).run(before + after)
     past = tuple(whole.records[:before])
     uninterrupted = _outcome(whole, tuple(whole.records[before:]))

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...kernels._arguments import instance
 from ...kernels.errors import CheckpointError, Finding
-from ..files import TEMPORARY_SUFFIX, open_regular, sync_file, write_atomically
+from ..checks import path_of
+from ..files import TEMPORARY_SUFFIX, open_regular, sync_file, sync_folder, write_atomically
 from .manifest import (
     MANIFEST_NAME,
     MOST_MANIFEST_BYTES,
@@ -59,8 +61,9 @@ def save_checkpoint(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
     manifest : Manifest
         The snapshot.
     path : path
-        A ``.json`` file, or a folder, in which the manifest is then called ``manifest.json``. Put the step
-        into the name (``step-000010``): :func:`latest_checkpoint` orders by it.
+        A file ``NAME.json`` in a folder that exists, or a folder, which is made if it is not there and in
+        which the manifest is called ``manifest.json``. How it is called does not matter to
+        :func:`latest_checkpoint`, which goes by the manifest's step.
 
     Returns
     -------
@@ -72,12 +75,16 @@ def save_checkpoint(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
     CheckpointError
         If it cannot be written, or a file that it names is missing or differs; an older file is untouched.
     """
-    target = _manifest_file(Path(path))
+    instance("manifest", manifest, Manifest, "Give what make_checkpoint returned.")
+    target = _target(path_of("path", path))
     _check_files(manifest, target.parent)
     text = json.dumps(manifest.payload, indent=1, allow_nan=False) + "\n"
     if len(text) > MOST_MANIFEST_BYTES:
         raise CheckpointError(str(target), _TOO_LARGE, len(text), "Put big arrays into files beside it.")
     try:
+        if not target.parent.is_dir() and target.parent == Path(path):
+            target.parent.mkdir()
+            sync_folder(target.parent.parent)
         for name in manifest.payload["files"]:
             sync_file(target.parent / name)
         write_atomically(target, text.encode("ascii"))
@@ -116,7 +123,7 @@ def load_checkpoint(
     CheckpointError
         If it was altered, cut short, is of another schema, or a component differs that was not named.
     """
-    target = _manifest_file(Path(path))
+    target = _manifest_file(path_of("path", path))
     manifest = read_manifest(target)
     _check_files(manifest, target.parent)
     checked = refuse_changed_components(manifest, components, allow_changed, str(target))
@@ -143,7 +150,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     Manifest
         For looking at; resume with :func:`load_checkpoint`.
     """
-    target = _manifest_file(Path(path))
+    target = _manifest_file(path_of("path", path))
     text = _content(target)
     try:
         data = json.loads(
@@ -170,10 +177,11 @@ def latest_checkpoint(
 ) -> LatestCheckpoint | None:
     """Find the newest whole checkpoint of a folder, and name every newer one that is not.
 
-    Entries are ordered by the last number in their names, as a number (``step-9`` before ``step-10``). An
-    entry is a ``.json`` file or a sub-folder with a ``manifest.json``, and has a number in its name; others
-    are left alone. Damage is passed over with a :class:`CheckpointWarning`. Another schema or other
-    components are not: an older checkpoint would hide that the environment changed.
+    The newest is the one with the largest ``optimizer_step`` in its manifest, whatever it is called; of equal
+    ones, the one whose file was written last. An entry is a ``.json`` file or a sub-folder with a
+    ``manifest.json``; others are left alone. Damage is passed over with a :class:`CheckpointWarning`, as if
+    it were newer than any whole one if it was written later. Another schema or other components are not: an
+    older checkpoint would hide that the environment changed.
 
     Parameters
     ----------
@@ -195,7 +203,7 @@ def latest_checkpoint(
     """
     skipped: list[Skipped] = []
     damaged = False
-    for path in _entries(Path(folder)):
+    for path in _entries(path_of("folder", folder)):
         unfinished = _unfinished(path)
         if unfinished:
             skipped.append(Skipped(path, unfinished))
@@ -265,22 +273,57 @@ def _content(target: Path) -> bytes:
     return content
 
 
+def _target(path: Path) -> Path:
+    """Name the file to write: one that :func:`latest_checkpoint` finds again.
+
+    Raises
+    ------
+    CheckpointError
+        If the path is neither a folder nor ``NAME.json``, and cannot become a folder.
+    """
+    if path.name.endswith(TEMPORARY_SUFFIX) or (path.suffix != ".json" and path.is_file()):
+        rule = "must be a folder, or end in .json"
+        raise CheckpointError(str(path), rule, path.name, "Name it step-000010, or step-000010.json.")
+    return path if path.suffix == ".json" and not path.is_dir() else path / MANIFEST_NAME
+
+
 def _manifest_file(path: Path) -> Path:
     return path / MANIFEST_NAME if path.is_dir() else path
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, whole or not, newest first; a bare manifest counts as oldest."""
+    """Return the checkpoints of a folder, whole or not, newest first: by step, then by the name's number."""
     if not folder.is_dir():
         return []
     found = []
     for path in folder.iterdir():
         stem = path.name.removesuffix(TEMPORARY_SUFFIX).split(".json")[0]
-        numbers = re.findall(r"\d+", stem)
-        ours = path.is_dir() or path.suffix == ".json" or re.search(r"\.json\..*\.tmp$", path.name)
-        if ours and (numbers or path.name == MANIFEST_NAME):
-            found.append((int(numbers[-1]) if numbers else -1, path.name, path))
-    return [path for _, _, path in sorted(found, reverse=True)]
+        numbers = [int(digits) for digits in re.findall(r"\d{1,18}", stem)]
+        number = numbers[-1] if numbers else -1
+        temporary = bool(re.search(r"\.json\..*\.tmp$", path.name))
+        if not (path.is_dir() or path.suffix == ".json" or temporary):
+            continue
+        step = _step(_manifest_file(path))
+        # What is cut short before its step can only be placed by its name; without a number it is not ours.
+        if step is not None or numbers or path.name == MANIFEST_NAME:
+            found.append((number if step is None else step, number, path.name, path))
+    return [path for *_, path in sorted(found, reverse=True)]
+
+
+# The step stands near the beginning of a manifest that save_checkpoint wrote, before anything nested.
+_HEAD = re.compile(rb'\s*\{(?:\s*"\w+":\s*(?:"[^"]*"|\d+),)*?\s*"optimizer_step":\s*(\d{1,18})\s*[,}]')
+
+
+def _step(manifest: Path) -> int | None:
+    """Return the step that a manifest's beginning tells; None where it tells none."""
+    if not manifest.is_file():
+        return None
+    try:
+        with manifest.open("rb") as file:
+            head = _HEAD.match(file.read(4096))
+        return int(head[1]) if head else read_manifest(manifest).optimizer_step
+    except (OSError, CheckpointError):
+        return None
 
 
 def _unfinished(path: Path) -> str:

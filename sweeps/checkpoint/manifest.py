@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.errors import CheckpointError, ConfigError, Words, nearest
-from ..checks import Counted, checked
+from ..checks import Counted, checked, mapping_of, texts_of
 from ..files import open_regular
 from .codec import decode
 
@@ -163,7 +163,7 @@ def merged_components(components: Mapping[str, Any] | None) -> dict[str, Any]:
         Defaults first; the caller's value wins where a name is given twice.
     """
     merged: dict[str, Any] = dict(default_components())
-    for name, value in (components or {}).items():
+    for name, value in mapping_of("components", components, "Give {'workers': 2}.").items():
         plain = isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 2**53)
         if not isinstance(name, str) or not plain:
             raise ConfigError(
@@ -379,7 +379,7 @@ def _allowed_names(allow_changed: Iterable[str], known: set[str]) -> set[str]:
         raise ConfigError(
             "allow_changed", "must be a list of names", allow_changed, f"Pass [{allow_changed!r}]."
         )
-    names = set(allow_changed)
+    names = set(texts_of("allow_changed", allow_changed, "Name components of the checkpoint."))
     for name in names - known:
         raise ConfigError(
             "allow_changed",

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels._arguments import listed
 from ...kernels.errors import CheckpointError, ConfigError
-from ..checks import WholeNumber, checked
+from ..checks import WholeNumber, checked, mapping_of
 
 OUTCOMES = ("trained", "dropped")
 
@@ -110,6 +111,7 @@ class PromptCursor:
         int
             0 … samples - 1.
         """
+        number = _whole("number", number)
         epoch, offset = divmod(number, self.samples)
         if self.shuffle_seed is None:
             return offset
@@ -133,8 +135,9 @@ class PromptCursor:
         CheckpointError
             If it was never handed out, or is settled already: it would be trained twice.
         """
-        if outcome not in OUTCOMES:
+        if not isinstance(outcome, str) or outcome not in OUTCOMES:
             raise ConfigError("outcome", f"must be one of {', '.join(OUTCOMES)}", outcome, "Name one.")
+        number = _whole("number", number)
         if not self.cursor <= number < self.next_number or number in self._settled_above:
             raise CheckpointError(
                 "number",
@@ -164,12 +167,13 @@ class PromptCursor:
             Outstanding prompts whose rollouts are gone.
         """
         outstanding = set(self.outstanding())
-        for number in numbers:
+        for number in listed("numbers", numbers, "List outstanding numbers."):
+            number = _whole("number", number)
             if number not in outstanding or number in self._to_reissue:
                 raise CheckpointError(
                     "number", "must be outstanding", number, "Only unsettled prompts are done again."
                 )
-            self._to_reissue.append(int(number))
+            self._to_reissue.append(number)
 
     def as_state(self) -> dict[str, Any]:
         """Return everything that a checkpoint must keep, as plain values."""
@@ -200,12 +204,26 @@ class PromptCursor:
         PromptCursor
             One that goes on where the saved one stood.
         """
+        way_out = "Give what as_state returned."
+        state = mapping_of("state", state, way_out)
+        fresh = cls(1).as_state()
+        if not set(fresh) <= set(state):
+            missing = sorted(set(fresh) - set(state))
+            raise ConfigError("state", "must be the whole state of a cursor", missing, way_out)
         cursor = cls(state["samples"], epochs=state["epochs"], shuffle_seed=state["shuffle_seed"])
         for name in ("next_number", "cursor", "trained_count", "dropped_count", "reissued_count"):
-            setattr(cursor, name, int(state[name]))
-        cursor._settled_above = {int(number): outcome for number, outcome in state["settled_above"]}
-        cursor._to_reissue = [int(number) for number in state["to_reissue"]]
+            setattr(cursor, name, _whole(f"state.{name}", state[name]))
+        for pair in listed("state.settled_above", state["settled_above"], way_out):
+            number, outcome = listed("state.settled_above", pair, way_out)
+            cursor._settled_above[_whole("state.settled_above", number)] = outcome
+        numbers = listed("state.to_reissue", state["to_reissue"], way_out)
+        cursor._to_reissue = [_whole("state.to_reissue", number) for number in numbers]
         return cursor
+
+
+def _whole(name: str, value: Any) -> int:
+    number: int = checked(WholeNumber, name, value, low=0, high=2**63)
+    return number
 
 
 def _count(name: str, value: Any) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels._arguments import instance
 from ...kernels.errors import CheckpointError, ConfigError
 from ...kernels.pipeline import records
 from ..config.config import PipelineConfig
@@ -41,6 +42,7 @@ def simulation_components(config: PipelineConfig) -> dict[str, Any]:
     dict
         The digests of the tables of its laws.
     """
+    instance("config", config, PipelineConfig, "Give the configuration of the run.")
     laws = {name: getattr(config, name) for name in LAWS}
     return {f"simulation.{name}": law.content_digest for name, law in laws.items() if law is not None}
 
@@ -74,6 +76,7 @@ def simulation_checkpoint(run: Run, previous: Manifest | None = None) -> Manifes
     >>> finish_run(resumed).metrics == finish_run(run).metrics
     True
     """
+    instance("run", run, Run, "Give what start_run returns.")
     view = (_general_view if isinstance(run, GeneralRun) else _lean_view)(run)
     live = [record["number"] for part in ("queue", "in_flight", "elsewhere") for record in view[part]]
     version, next_prompt = view["version"], view["next_prompt"]
@@ -122,7 +125,8 @@ def restore_simulation(manifest: Manifest) -> Run:
         If it is the checkpoint of something else, its configuration now gives another table, or its arrays
         are none that a run of this configuration can have.
     """
-    state = manifest.state
+    way_out = "Give what simulation_checkpoint or load_checkpoint returned."
+    state = instance("manifest", manifest, Manifest, way_out).state
     if not isinstance(state, dict) or not {"config", "engine", "record_rollouts", "arrays"} <= set(state):
         raise CheckpointError(
             "checkpoint",

@@ -7,7 +7,6 @@ that may be empty.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
@@ -15,6 +14,7 @@ import click
 
 from ...kernels.errors import ConfigError
 from ..presets.systems import SYSTEM, read_scalar, split_labels
+from ..user_files import parse_toml
 
 _LAWS = ("response_length", "environment_seconds")
 # What a law needs in the short form, in this order.
@@ -116,12 +116,10 @@ def read_text(field: str, text: str, where: str) -> Any:
     """
     text = text.strip()
     if text.startswith(("{", "[")):
-        try:
-            return tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(
-                where, f"must be a TOML table or list: {error}", text, 'Write {law="fixed", n=300}.'
-            ) from None
+        way_out = 'Write {law="fixed", n=300}.'
+        return parse_toml(f"value = {text}", where, text, way_out, "must be a TOML table or list: {reason}")[
+            "value"
+        ]
     if field in _LAWS and text != "none":
         return _short_law(text, where)
     return read_scalar(text)

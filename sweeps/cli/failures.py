@@ -7,6 +7,7 @@ document: ``{"error": {"kind", "exit_code", "message", "findings"}}``, a finding
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -139,7 +140,8 @@ def tell(error: BaseException, failure: Failure, arguments: Sequence[str]) -> No
     if wants_json(arguments):
         from ..json_text import json_text
 
-        click.echo(json_text(failure.document()))
+        with contextlib.suppress(OSError):  # it may be stdout that failed
+            click.echo(json_text(failure.document()))
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

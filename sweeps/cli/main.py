@@ -14,6 +14,7 @@ import click
 
 from ...kernels.errors import Finding, nearest
 from .failures import failure_of, tell
+from .streams import steady_streams
 
 SUBCOMMANDS: dict[str, str] = {
     "run": "Run a sweep from a spec file or from flags.",
@@ -76,17 +77,18 @@ def root() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    with steady_streams():
+        sys.exit(_exit_code(sys.argv[1:] if arguments is None else arguments))
+
+
+def _exit_code(arguments: list[str]) -> int:
     try:
         code = root.main(args=arguments, standalone_mode=False, prog_name="lagsweep")
-    except BrokenPipeError:
-        # The reader (head, less) went away: no traceback, and no second error at interpreter exit.
-        sys.stderr.close()
-        sys.exit(0)
+        sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         failure = failure_of(error)
         if failure is None:
             raise
         tell(error, failure, arguments)
-        sys.exit(failure.exit_code)
-    sys.exit(code if isinstance(code, int) else 0)
+        return failure.exit_code
+    return code if isinstance(code, int) else 0

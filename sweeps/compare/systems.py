@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...kernels._arguments import instance, listed
 from ...kernels.errors import ConfigError
+from ..checks import flag_of, mapping_of
 from ..config.config import PipelineConfig
 from ..execute.options import Executor, Observer
 from ..presets.registry import find_preset, preset_bound_kind, preset_lag_bound, preset_settings
@@ -118,8 +120,13 @@ def compared_systems(
     >>> [system.label for system in systems]
     ['areal 1', 'areal 2', 'synchronous_colocated']
     """
-    wanted = [(find_preset(name).name, dict(knobs)) for name, knobs in named]
-    if baseline and BASELINE not in [name for name, _ in wanted]:
+    rule, way_out = "must be pairs of (preset, knobs)", "Write ('areal', {})."
+    pairs = [listed("systems", pair, way_out, rule=rule) for pair in listed("systems", named, way_out)]
+    if not all(len(pair) == 2 for pair in pairs):
+        raise ConfigError("systems", rule, named, way_out)
+    wanted = [(find_preset(name).name, mapping_of("knobs", knobs, way_out)) for name, knobs in pairs]
+    workload = mapping_of("workload", workload, "Give names of fields.")
+    if flag_of("baseline", baseline) and BASELINE not in [name for name, _ in wanted]:
         wanted.append((BASELINE, {}))
     if len(wanted) < 2:
         way_out = "Name two presets or more; `lagsweep presets` lists them."
@@ -213,6 +220,8 @@ def compare_systems(
     Cancelled
         If it was asked to stop.
     """
+    way_out = "Give what compared_systems returns."
+    systems = [instance("systems", system, System, way_out) for system in listed("systems", systems, way_out)]
     spec = comparison_spec(systems, seeds)
     ds = run_spec(spec, store=store, executor=executor, threads=threads, progress=progress, cancel=cancel)
     if "reason" in ds:

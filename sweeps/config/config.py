@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from ...kernels.errors import ConfigError
-from ..checks import Flag, RealNumber, TokenCount, WholeNumber, raise_config_error
+from ..checks import Flag, RealNumber, TokenCount, WholeNumber, flag_of, mapping_of, raise_config_error
 from ..laws.lengths import LengthLaw, SecondsLaw
 from .help_text import level_of, show_fields
 from .rules import contradictions
@@ -162,7 +162,9 @@ class PipelineConfig(BaseModel):
     batch_tokens: TokenCount | None = _setting(2500, "tokens that a training batch reaches")
     train_overhead_seconds: NonNegative = _setting(1.0, "fixed part of a training step")
     train_tokens_per_second: Positive = _setting(350.0, "training speed")
-    max_policy_lag: CountFromZero = _setting(2, "largest lag, in versions, that may be trained")
+    max_policy_lag: CountFromZero = _setting(
+        2, "largest lag, in versions, that may be trained; of a batch's updates the first"
+    )
     sync_every_updates: Count = _setting(1, "publish every so many updates")
     sync_seconds: NonNegative = _setting(1.0, "from the start of a publication to its visibility")
     drift_per_version: Annotated[RealNumber, Field(ge=0, le=10)] = _setting(
@@ -236,7 +238,7 @@ class PipelineConfig(BaseModel):
         self, name: str, fields: Mapping[str, Any], rebuild: Callable[..., PipelineConfig]
     ) -> None:
         """Keep the preset that the rules came from, and the function that makes them again."""
-        self._preset, self._rebuild = (name, dict(fields)), rebuild
+        self._preset, self._rebuild = (name, mapping_of("fields", fields, "Give field names.")), rebuild
 
     @property
     def preset(self) -> tuple[str, dict[str, Any]] | None:
@@ -275,7 +277,7 @@ class PipelineConfig(BaseModel):
         """
         plain = self.model_dump(mode="python")
         plain["limits"] = [limit.model_dump() for limit in self.limits]
-        if full:
+        if flag_of("full", full):
             return plain
         defaults = _defaults()
         return {

@@ -5,6 +5,7 @@ Everything goes to stderr. :class:`Progress` itself is silent and is what other 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -108,7 +109,7 @@ class Plain(Counting):
 
     def note(self, text: str) -> None:
         """Write one line."""
-        print(text, file=self._stream or sys.stderr, flush=True)
+        _say(text, self._stream)
 
     def end(self) -> None:
         """Say what was done."""
@@ -155,7 +156,7 @@ class Bar(Counting):
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            _say(text)
 
     def end(self) -> None:
         """Remove the bar and say what was done."""
@@ -169,11 +170,17 @@ class Bar(Counting):
         )
 
 
+def _say(text: str, stream: TextIO | None = None) -> None:
+    """Write one line of talk; a full or vanished stderr must not end a run."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=stream or sys.stderr, flush=True)
+
+
 def progress_for_terminal(*, quiet: bool = False) -> Progress:
     """Choose by what stderr is: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
     if quiet:
         return Progress()
-    return Bar() if sys.stderr.isatty() else Plain()
+    return Bar() if sys.stderr is not None and sys.stderr.isatty() else Plain()
 
 
 def checked_progress(progress: object) -> Progress:

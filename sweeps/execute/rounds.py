@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.pipeline.metrics import with_nan
 from ..spec.stopping import Rule
 from .plan import Part
 from .progress import Progress
@@ -48,7 +49,10 @@ def run_rounds(rule: Rule, part: Part, run: RunMask, read: ReadValues, progress:
     saved = 1 - done / fixed if fixed else 0.0
     progress.note(f"until: {done:,} runs in place of {fixed:,} at equal seeds, {saved:.0%} saved")
     if open_cells.any():
-        progress.note(
-            f"until: {int(open_cells.sum())} cells ran out of seeds first; give more than {len(part.seeds)}"
-        )
+        values = with_nan(rule.metric, read(rule.metric, before))
+        empty = int((open_cells & np.isnan(values).all(axis=1)).sum())
+        if empty:
+            progress.note(f"until: {rule.metric} has no value in {empty} cells; more seeds do not help")
+        if short := int(open_cells.sum()) - empty:
+            progress.note(f"until: {short} cells ran out of seeds first; give more than {len(part.seeds)}")
     return {"runs": done, "fixed": fixed, "open": int(open_cells.sum()), "seeds": seeds}

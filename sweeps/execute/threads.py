@@ -62,10 +62,8 @@ def thread_count(executor: Any, threads: int | None) -> int | None:
         If it is none of these.
     """
     count = checked_threads(threads)
-    if executor == "threads":
-        return count
-    if executor == "serial":
-        return 0
+    if isinstance(executor, str) and executor in ("threads", "serial"):
+        return count if executor == "threads" else 0
     if hasattr(executor, "scheduler_info") and hasattr(executor, "submit"):
         return None
     hint = nearest(executor, EXECUTORS) if isinstance(executor, str) else ""

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels._arguments import is_number, real_numbers, whole_numbers
+from ...kernels._arguments import foreign_array, is_number, one_number
+from ...kernels._arguments import one_whole as whole_of
 from ...kernels.draws.length_table import LARGEST_TABLE
 from ...kernels.errors import ConfigError
 
@@ -21,18 +22,12 @@ SECONDS_RULE = "must be a finite number of at least 0"
 
 def one_real(name: str, value: Any, **bounds: Any) -> float:
     """Check one real number and give it as float."""
-    number = real_numbers(name, value, **bounds)
-    if number.ndim:
-        raise ConfigError(name, "must be one number", value, "Give a single number.")
-    return float(number)
+    return one_number(name, value, **bounds)
 
 
 def one_whole(name: str, value: Any, minimum: int = 1, maximum: int = LARGEST_TABLE) -> int:
     """Check one whole number and give it as int."""
-    number = whole_numbers(name, value, minimum=minimum, maximum=maximum)
-    if number.ndim:
-        raise ConfigError(name, "must be one number", value, "Give a single number.")
-    return int(number)
+    return whole_of(name, value, minimum=minimum, maximum=maximum)
 
 
 def token_range(minimum: Any, maximum: Any) -> tuple[int, int]:
@@ -59,7 +54,7 @@ def raw_numbers(values: Any, place: Callable[[int], str], field: str, rule: str,
         Parts of the message about one value.
     """
     if isinstance(values, np.ndarray) or hasattr(values, "to_numpy"):
-        array = np.asarray(values)
+        array = foreign_array(field, values)
         if array.dtype.kind in "iuf" and array.ndim == 1:
             return array.astype(np.float64)
         values = array.tolist() if array.ndim else None

@@ -48,8 +48,8 @@ def scipy_distribution(name: Any, parameters: dict[str, Any]) -> tuple[Any, dict
     from scipy import stats
 
     known = [key for key, value in vars(stats).items() if isinstance(value, stats.rv_continuous)]
-    if name not in known:
-        way_out = nearest(str(name), known) or "See scipy.stats for the continuous distributions."
+    if not isinstance(name, str) or name not in known:
+        way_out = nearest(name, known) or "See scipy.stats for the continuous distributions."
         raise ConfigError("name", "must be a continuous distribution of scipy.stats", name, way_out)
     distribution = getattr(stats, name)
     shapes = [part.strip() for part in (distribution.shapes or "").split(",") if part.strip()]
@@ -64,8 +64,10 @@ def scipy_distribution(name: Any, parameters: dict[str, Any]) -> tuple[Any, dict
                 key, f"must be given for {name}", parameters, f"Parameters: {', '.join(allowed)}."
             )
     numbers = {key: one_real(key, value) for key, value in parameters.items()}
-    frozen = distribution(**numbers)
-    if math.isnan(float(frozen.ppf(0.5))):
+    with np.errstate(all="ignore"):  # what comes of it is judged by the values
+        frozen = distribution(**numbers)
+        middle = float(frozen.ppf(0.5))
+    if math.isnan(middle):
         raise ConfigError(
             "parameters", f"must be in the domain of {name}", numbers, "See its page in scipy.stats."
         )

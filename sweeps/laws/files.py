@@ -7,15 +7,15 @@ CSV's header and blank JSON lines are not rows.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
+from ..checks import path_of
+from ..user_files import decoded, parse_json, read_bytes, table_errors
 from .checks import (
     SECONDS_RULE,
     WHOLE_RULE,
@@ -50,7 +50,7 @@ class Columns:
     """
 
     def __init__(self, path: AnyPath, names: Sequence[str]) -> None:
-        self.path = Path(path)
+        self.path = path_of("path", path)
         for name in names:
             if not isinstance(name, str):
                 raise ConfigError("column", "must be a column's name", name, "Give it as text.")
@@ -110,18 +110,18 @@ class Columns:
                 way_out = nearest(name, present) or f"It has {', '.join(map(repr, present)) or 'none'}."
                 raise ConfigError("column", f"must be a column of {self.path.name}", name, way_out)
 
-    def _unreadable(self, error: Exception) -> ConfigError:
+    def _unreadable(self, error: BaseException) -> ConfigError:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return ConfigError("path", "must be a well-formed file", str(self.path), f"Reader: {reason}.")
 
     def _read_csv(self, names: list[str]) -> dict[str, Any]:
         import polars as pl
 
-        content = self.path.read_bytes()
+        content = read_bytes(self.path, "path", most=None)
         try:
             self._require(names, pl.read_csv(content, n_rows=0, infer_schema=False).columns)
             frame = pl.read_csv(content, columns=names, infer_schema=False)
-        except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        except table_errors() as error:
             raise self._unreadable(error) from None
         return {name: frame[name].str.strip_chars() for name in names}
 
@@ -130,34 +130,25 @@ class Columns:
 
         try:
             with self.path.open("rb") as file:
-                present = list(pl.read_parquet_schema(file))
-            self._require(names, present)
+                self._require(names, list(pl.read_parquet_schema(file)))
             with self.path.open("rb") as file:
                 frame = pl.read_parquet(file, columns=names)
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except table_errors() as error:
             raise self._unreadable(error) from None
         return {name: frame[name] for name in names}
 
     def _read_json_lines(self, names: list[str]) -> dict[str, Any]:
         values: dict[str, list[Any]] = {name: [] for name in names}
         row = 0
-        for number, line in enumerate(self.path.read_bytes().splitlines(), start=1):
+        for number, line in enumerate(read_bytes(self.path, "path", most=None).splitlines(), start=1):
             if not line.strip():
                 continue
             row += 1
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise ConfigError(
-                    f"{self.path.name}, line {number}",
-                    "must be a JSON object",
-                    line[:40],
-                    f"Reader: {error}.",
-                ) from None
+            place = f"{self.path.name}, line {number}"
+            text = decoded(line, place)
+            record = parse_json(text, place, line[:40], "Reader: {reason}.", "must be a JSON object")
             if not isinstance(record, dict):
-                raise ConfigError(
-                    f"{self.path.name}, line {number}", "must be a JSON object", record, "One object a line."
-                )
+                raise ConfigError(place, "must be a JSON object", record, "One object a line.")
             if row == 1:
                 self._require(names, list(record))
             for name in names:

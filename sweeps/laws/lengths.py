@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...kernels._arguments import Integers, plain, real_numbers
+from ...kernels._arguments import Integers, listed, plain, real_numbers
 from ...kernels.draws.length_table import (
     check_table,
     guide_table,
@@ -35,6 +35,7 @@ from ...kernels.draws.length_table import (
     table_from_counts,
 )
 from ...kernels.errors import ConfigError
+from ..checks import flag_of, text_of
 from .base import FrozenLaw
 from .checks import lengths_from, one_real, one_whole, seconds_from, token_range
 from .distributions import normal_distribution, scipy_distribution
@@ -137,7 +138,8 @@ class LengthLaw(FrozenLaw):
         sigma = one_real("sigma", sigma, above=0, way_out="Use LengthLaw.fixed for a law without spread.")
         low, high = token_range(minimum, maximum)
         x = np.arange(low, high + 1) + 0.5
-        values = normal_distribution((np.log(x) - math.log(median)) / sigma)
+        with np.errstate(over="ignore"):  # a law without spread: 0 or 1
+            values = normal_distribution((np.log(x) - math.log(median)) / sigma)
         spec = {"law": "lognormal", "median": median, "sigma": sigma, "minimum": low, "maximum": high}
         return cls._continuous(low, values, f"lognormal({median:g}, {sigma:g})", spec)
 
@@ -187,7 +189,8 @@ class LengthLaw(FrozenLaw):
                 "maximum", "must be given", None, "Give the longest response, as an engine's limit."
             )
         low, high = token_range(minimum, maximum)
-        values = distribution.cdf(np.arange(low, high + 1) + 0.5)
+        with np.errstate(all="ignore"):  # what comes of it is checked as a table
+            values = distribution.cdf(np.arange(low, high + 1) + 0.5)
         spec = {"law": "from_scipy", "name": name, "minimum": low, "maximum": high, **numbers}
         return cls._continuous(low, values, name, spec)
 
@@ -217,16 +220,16 @@ class LengthLaw(FrozenLaw):
     @classmethod
     def from_table(cls, minimum: int, cdf: Sequence[float], cut_at_maximum: bool = False) -> LengthLaw:
         """Take a table as it is: ``cdf[i]`` is the probability of at most ``minimum + i`` tokens."""
-        low = one_whole("minimum", minimum)
+        low, cut = one_whole("minimum", minimum), flag_of("cut_at_maximum", cut_at_maximum)
         table = check_table(low, cdf)
         spec = {
             "law": "from_table",
             "minimum": low,
             "cdf": table.tolist(),
-            "cut_at_maximum": bool(cut_at_maximum),
+            "cut_at_maximum": cut,
         }
         name = f"table({low}, {low + table.size - 1})"
-        return cls(minimum=low, cdf=table, name=name, spec=spec, cut_at_maximum=bool(cut_at_maximum))
+        return cls(minimum=low, cdf=table, name=name, spec=spec, cut_at_maximum=cut)
 
     @classmethod
     def from_file(cls, path: AnyPath, column: str) -> LengthLaw:
@@ -269,7 +272,7 @@ class LengthLaw(FrozenLaw):
         >>> law.minimum, law.maximum
         (11, 7121)
         """
-        kind, tokens, column = shipped_data(name)
+        kind, tokens, column = shipped_data(text_of("name", name, "Name a shipped law."))
         labels: dict[str, Any] = {"name": name, "source": source_text(name)}
         labels["spec"] = {"law": "shipped", "name": name}
         if kind == "pairs":
@@ -301,7 +304,7 @@ class LengthLaw(FrozenLaw):
     def grouped(cls, tokens: Sequence[int], groups: Sequence[Any]) -> LengthLaw:
         """Keep together the rollouts that share a prompt: ``groups`` holds one id per length."""
         lengths = lengths_from("tokens", tokens)
-        rows = TraceRows.of_groups(lengths, list(groups))
+        rows = TraceRows.of_groups(lengths, listed("groups", groups, "Give one id a row."))
         return cls._from_rows(rows, name=f"grouped({lengths.size} rows)")
 
     @classmethod

@@ -67,6 +67,9 @@ class TraceRows:
             raise ConfigError(
                 "groups", f"must have {tokens.size} values, as tokens", len(ids), "Give one id a row."
             )
+        for key in ids:
+            if isinstance(key, list | dict | set | np.ndarray):
+                raise ConfigError("groups", "must be texts or numbers", key, "Give one id a row.")
         number: dict[Any, int] = {}
         group = np.array([number.setdefault(key, len(number)) for key in ids], dtype=np.int64)
         order = np.argsort(group, kind="stable")

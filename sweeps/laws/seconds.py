@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...kernels._arguments import Floats, plain, real_numbers
-from ...kernels.draws.length_table import guide_table
+from ...kernels.draws.length_table import check_table, guide_table
 from ...kernels.errors import ConfigError
 from .base import FrozenLaw
 from .checks import one_real, seconds_from, valid_seconds
@@ -72,7 +72,12 @@ class SecondsLaw(FrozenLaw):
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        values, cdf = np.array(self.values_seconds), np.array(self.cdf)
+        values = np.array(real_numbers("values_seconds", self.values_seconds, minimum=0))
+        # The guide needs a table of rising probabilities, with one for each value.
+        cdf = np.array(check_table(1, self.cdf))
+        if values.shape != cdf.shape:
+            way_out = "Give one probability for each value."
+            raise ConfigError("values_seconds", f"must have {cdf.size} values", values.shape, way_out)
         guide = guide_table(cdf)
         for array in (values, cdf, guide):
             array.flags.writeable = False
@@ -109,7 +114,9 @@ class SecondsLaw(FrozenLaw):
     def exponential(cls, mean: float) -> SecondsLaw:
         """Exponential law: quantile ``-mean * log(1 - p)``."""
         mean = one_real("mean", mean, above=0)
-        values = -mean * np.log1p(-midpoints(QUANTILES))
+        with np.errstate(over="ignore"):
+            values = -mean * np.log1p(-midpoints(QUANTILES))
+        values = valid_seconds(values, lambda i: "mean", "Give a mean that float64 can multiply.")
         return cls._of(values, f"exponential({mean:g})", {"law": "exponential", "mean": mean})
 
     @classmethod
@@ -118,7 +125,8 @@ class SecondsLaw(FrozenLaw):
         median = one_real("median", median, above=0)
         sigma = one_real("sigma", sigma, above=0, way_out="Use SecondsLaw.fixed for a law without spread.")
         maximum = one_real("maximum", maximum, minimum=0)
-        values = np.minimum(median * np.exp(sigma * normal_quantile(midpoints(QUANTILES))), maximum)
+        with np.errstate(over="ignore"):  # cut at the maximum, however far beyond it
+            values = np.minimum(median * np.exp(sigma * normal_quantile(midpoints(QUANTILES))), maximum)
         spec = {"law": "lognormal", "median": median, "sigma": sigma, "maximum": maximum}
         return cls._of(values, f"lognormal({median:g}, {sigma:g})", spec)
 
@@ -132,7 +140,8 @@ class SecondsLaw(FrozenLaw):
         10.0
         """
         distribution, numbers = scipy_distribution(name, parameters)
-        values = np.asarray(distribution.ppf(midpoints(QUANTILES)), dtype=np.float64)
+        with np.errstate(all="ignore"):  # what comes of it is checked below
+            values = np.asarray(distribution.ppf(midpoints(QUANTILES)), dtype=np.float64)
         place = f"{name}, quantile"
         values = valid_seconds(values, lambda i: place, "Move it by loc, or choose a law of positive values.")
         return cls._of(np.maximum.accumulate(values), name, {"law": "from_scipy", "name": name, **numbers})

@@ -41,8 +41,8 @@ def shipped_data(name: str) -> tuple[str, np.ndarray, list[str]]:
         If there is no law of that name.
     """
     index = shipped_index()
-    if name not in index:
-        way_out = nearest(str(name), index) or f"Shipped laws: {', '.join(index)}."
+    if not isinstance(name, str) or name not in index:
+        way_out = nearest(name, index) or f"Shipped laws: {', '.join(index)}."
         raise ConfigError("name", "must be a shipped law", name, way_out)
     lines = (_FOLDER / f"{name}.csv").read_text(encoding="ascii").splitlines()[1:]
     cells = [line.split(",") for line in lines]

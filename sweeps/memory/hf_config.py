@@ -6,11 +6,12 @@ one is refused rather than guessed, since a wrong bias or norm makes a total tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.memory.shapes import ExpertShape, LatentShape, ModelShape
+from ..checks import Flag, WholeNumber, checked
 
 # Default of use_sliding_window-like switches: these architectures apply their window to every layer.
 _WINDOW_ON_ALL_LAYERS = ("mistral", "mixtral")
@@ -31,31 +32,49 @@ _CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }
 _MISSING = object()
+_PLACE = "config.json: "
+_GIVE_IT = "Give the model's own config.json."
+
+
+# What is true or false in a file; everything else that is asked for is a whole number.
+_FLAGS = ("attention_bias", "tie_word_embeddings", "use_sliding_window")
 
 
 def _need(config: Mapping[str, Any], *names: str, default: Any = _MISSING) -> Any:
-    """Take the first of several names that the config has with a value."""
+    """Take the first of several names that the config has with a value, checked: a number or a flag."""
     for name in names:
-        if config.get(name) is not None:
-            return config[name]
+        value = config.get(name)
+        if value is None:
+            continue
+        if name in _FLAGS:
+            return checked(Flag, f"{_PLACE}{name}", value, way_out="JSON's are true and false.")
+        return checked(WholeNumber, f"{_PLACE}{name}", value, low=0, high=2**52, way_out=_GIVE_IT)
     if default is _MISSING:
-        way_out = "Give the model's own config.json."
-        raise ConfigError(f"config.json: {names[0]}", "is required", None, way_out)
+        raise ConfigError(f"{_PLACE}{names[0]}", "is required", None, _GIVE_IT)
     return default
+
+
+def _texts(config: Mapping[str, Any], name: str) -> Sequence[Any] | None:
+    """Take a list of words or numbers, if the config has one."""
+    value = config.get(name)
+    if value is not None and not isinstance(value, list | tuple):
+        raise ConfigError(f"{_PLACE}{name}", "must be a list", value, _GIVE_IT)
+    return value
 
 
 def _refuse(config: Mapping[str, Any], name: str, allowed: tuple[Any, ...], why: str) -> None:
     value = config.get(name)
-    if value is not None and value not in allowed:
+    if value is not None and not any(value == known and type(value) is type(known) for known in allowed):
         raise ConfigError(f"config.json: {name}", f"must be {allowed[0]!r}", value, why)
 
 
 def _sliding(config: Mapping[str, Any], model_type: str, layers: int) -> dict[str, Any]:
     """Read the window and the number of layers that have it."""
-    window = config.get("sliding_window")
-    types = config.get("layer_types")
+    window = _need(config, "sliding_window", default=None)
+    types = _texts(config, "layer_types")
     if types is not None:
-        unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
+        known = ("full_attention", "sliding_attention")
+        unknown = [kind for place, kind in enumerate(types) if kind not in (*known, *types[:place])]
         if unknown or len(types) != layers:
             rule = "must name full_attention or sliding_attention for each layer"
             raise ConfigError("config.json: layer_types", rule, unknown or len(types), "See its length.")
@@ -63,10 +82,10 @@ def _sliding(config: Mapping[str, Any], model_type: str, layers: int) -> dict[st
     elif model_type in _WINDOW_ON_ALL_LAYERS:
         sliding = layers if window else 0
     elif model_type == "gemma3_text":
-        sliding = layers - layers // _need(config, "sliding_window_pattern")
+        sliding = layers - layers // max(1, _need(config, "sliding_window_pattern"))
     elif model_type == "gpt_oss":
         sliding = (layers + 1) // 2
-    elif config.get("use_sliding_window"):
+    elif _need(config, "use_sliding_window", default=False):
         # Qwen: the window applies from layer max_window_layers on, and only when switched on.
         sliding = max(0, layers - _need(config, "max_window_layers", default=layers))
     else:
@@ -78,14 +97,13 @@ def _common(config: Mapping[str, Any], model_type: str, name: str) -> dict[str, 
     heads = _need(config, "num_attention_heads")
     hidden = _need(config, "hidden_size")
     layers = _need(config, "num_hidden_layers")
-    whole = isinstance(hidden, int) and isinstance(heads, int) and heads > 0
     return {
         "name": name,
         "num_layers": layers,
         "hidden_size": hidden,
         "num_heads": heads,
         "num_kv_heads": _need(config, "num_key_value_heads", default=heads),
-        "head_dim": _need(config, "head_dim", default=hidden // heads if whole else hidden),
+        "head_dim": _need(config, "head_dim", default=hidden // max(1, heads)),
         "ffn_size": _need(config, "intermediate_size"),
         "vocabulary_size": _need(config, "vocab_size"),
         "tied_embeddings": _need(config, "tie_word_embeddings", default=False),
@@ -96,7 +114,7 @@ def _common(config: Mapping[str, Any], model_type: str, name: str) -> dict[str, 
 
 def _llama(config: Mapping[str, Any], model_type: str, name: str) -> ModelShape:
     _refuse(config, "mlp_bias", (False,), "MLP biases are not counted here.")
-    bias = bool(_need(config, "attention_bias", default=False))
+    bias = _need(config, "attention_bias", default=False)
     shape = _common(config, model_type, name)
     return ModelShape(**shape, qkv_bias=bias, output_bias=bias, qk_norm=model_type == "qwen3")
 
@@ -117,11 +135,11 @@ def _mixtral(config: Mapping[str, Any], model_type: str, name: str) -> ModelShap
 
 def _qwen3_moe(config: Mapping[str, Any], model_type: str, name: str) -> ModelShape:
     _refuse(config, "decoder_sparse_step", (1,), "Layers that skip the experts are not counted here.")
-    plain = _need(config, "mlp_only_layers", default=[])
+    plain = _texts(config, "mlp_only_layers") or []
     if list(plain) != list(range(len(plain))):
         rule = "must be the first layers, in order"
         raise ConfigError("config.json: mlp_only_layers", rule, plain, "Only leading ones are counted.")
-    bias = bool(_need(config, "attention_bias", default=False))
+    bias = _need(config, "attention_bias", default=False)
     experts = ExpertShape(
         num_experts=_need(config, "num_experts", "num_local_experts"),
         experts_per_token=_need(config, "num_experts_per_tok"),
@@ -157,7 +175,7 @@ def _deepseek_v3(config: Mapping[str, Any], model_type: str, name: str) -> Model
 
 def _gpt_oss(config: Mapping[str, Any], model_type: str, name: str) -> ModelShape:
     shape = _common(config, model_type, name)
-    bias = bool(_need(config, "attention_bias"))
+    bias = _need(config, "attention_bias")
     experts = ExpertShape(
         num_experts=_need(config, "num_local_experts", "num_experts"),
         experts_per_token=_need(config, "num_experts_per_tok", "experts_per_token"),
@@ -218,9 +236,11 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
         raise ConfigError("config.json", "must be an object", config, "Give the model's config.json.")
     model_type = config.get("model_type")
     if model_type == "gemma3":
-        text = _need(config, "text_config")
+        text = config.get("text_config")
+        if not isinstance(text, Mapping):
+            raise ConfigError(f"{_PLACE}text_config", "must be an object", text, _GIVE_IT)
         return shape_from_config({**text, "model_type": "gemma3_text"}, name)
-    if model_type not in ARCHITECTURES:
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         hint = nearest(str(model_type), ARCHITECTURES) or "Its tensors are not known here."
         rule = f"must be one of {', '.join(ARCHITECTURES)}"
         raise ConfigError("config.json: model_type", rule, model_type, hint)

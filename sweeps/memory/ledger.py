@@ -6,6 +6,7 @@ run on the same GPUs (colocated) or on ``rollout_gpus`` of their own. Everything
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,6 +15,7 @@ from ...kernels._arguments import Integers
 from ...kernels.errors import ConfigError
 from ...kernels.memory._exact import amount, count
 from ...kernels.memory.activations import logits_peak_bytes
+from ...kernels.memory.parameters import tensor_shapes
 from ...kernels.memory.phases import PeakMemory, peak_memory
 from ...kernels.memory.sharding import ShardedMemory, gathered_layer_bytes, ideal_sharded_memory
 from .models import ModelRecord
@@ -223,7 +225,10 @@ def _phases(record: ModelRecord, settings: LedgerSettings) -> dict[str, dict[str
     resident = _resident(shards)
     training = _training_parts(record, settings, shards)
     rollout = {**engine, "sampling logits": _sampling(record, settings, per_engine)}
-    bucket: dict[str, Integers] = {"bucket": settings.bucket_bytes}
+    # A tensor is not cut: one larger than the bucket travels alone, in a buffer of its own size.
+    largest_tensor = max(math.prod(sides) for sides, _ in tensor_shapes(record.shape))
+    bucket_bytes = max(settings.bucket_bytes, 2 * largest_tensor)
+    bucket: dict[str, Integers] = {"bucket": bucket_bytes}
     sending = {"training weights": resident["training weights"]} if settings.offload_training else resident
     if settings.zero_stage == 3 and settings.gpus > 1:
         largest = largest_gathered_parameters(record.shape)
@@ -232,7 +237,7 @@ def _phases(record: ModelRecord, settings: LedgerSettings) -> dict[str, dict[str
         return {
             "rollout": rollout,
             "training": training,
-            "publication, receiving": {**engine, "bucket": settings.bucket_bytes},
+            "publication, receiving": {**engine, "bucket": bucket_bytes},
             "publication, sending": {**sending, **bucket},
         }
     kept = {} if settings.offload_training else resident

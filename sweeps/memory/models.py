@@ -12,6 +12,7 @@ from typing import Any
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.memory.parameters import parameter_count
 from ...kernels.memory.shapes import ExpertShape, LatentShape, ModelShape
+from ..user_files import decoded, parse_json, read_bytes
 from .hf_config import shape_from_config
 
 _FILE = files("lagsweep.sweeps.memory") / "model_data" / "shapes.json"
@@ -70,14 +71,9 @@ def _record(name: str, entry: dict[str, Any]) -> ModelRecord:
 
 def _read_config(path: Path) -> ModelRecord:
     file = path / "config.json" if path.is_dir() else path
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError("model", f"must be readable ({reason})", str(file), "Check the path.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        way_out = "Give the model's config.json."
-        raise ConfigError("model", f"must be JSON ({error})", str(file), way_out) from None
+    content = read_bytes(file, "model", rule="must be readable ({reason})")
+    text = decoded(content, "model", str(file))
+    config = parse_json(text, "model", str(file), "Give the model's config.json.")
     name = file.parent.name if file.name == "config.json" else file.stem
     return ModelRecord(shape_from_config(config, name or "config.json"), (str(file),))
 

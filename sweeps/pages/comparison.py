@@ -93,7 +93,8 @@ def _tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             row["label"],
             formatted(row["mean_rollout_lag"], ".2f"),
             formatted(row["mean_rollout_lag_publications"], ".2f"),
-            *(str(row[name]) for name in ("lag_median", "lag_99", "lag_largest")),
+            *(str(row[name]) for name in ("lag_median", "lag_99")),
+            str(row["lag_largest"]) if row["lag_shares"] else "-",
             "none" if row["lag_bound"] is None else f"{row['lag_bound']} ({row['bound_kind']})",
         ]
         for row in rows

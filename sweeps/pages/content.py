@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 12
 EFFECTIVE = "effective_tokens_per_second"
 _ALWAYS = (
-    "updates", "trained_rollouts", "trained_tokens", "generated_tokens", "discarded_tokens",
+    "updates", "trained_rollouts", "trained_tokens", "generated_tokens", "discarded_tokens", "stalled",
     "max_lag_observed", THROUGHPUT, EFFECTIVE, ESS, "mean_lag", "seconds_per_update", "trainer_utilization",
     "rollout_utilization", "backpressure_seconds",
 )  # fmt: skip

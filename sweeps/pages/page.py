@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...kernels.errors import ConfigError
 from ..charts.images import specification
 from ..charts.style import BLUE, BY_VARIABLES, plain_value
+from ..checks import path_of
 from ..frame_files import checked_folder
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def checked_page(path: str | Path, option: str, example: str) -> Path:
         If it does not end in .html, or its folder does not exist.
     """
 
-    target = Path(path)
+    target = path_of(option, path)
     if target.suffix != ".html":
         raise ConfigError(option, "must end in .html", str(target), f"Name it {example}.")
     return checked_folder(target, option)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..charts.panels import HEATMAP_METRICS
+from ..checks import flag_of, sweep_dataset, text_of
 from ..files import write_atomically
 from ..json_text import json_text
 from ..results.frontier import THROUGHPUT
@@ -77,6 +78,9 @@ def write_report(
     from .figures import report_charts
     from .page import checked_page
 
+    sweep_dataset(ds)
+    images = flag_of("images", images)
+    text_of("maximize", maximize, "Name a metric.")
     target = checked_page(path, "output", "report.html")
     content = gather(
         ds,

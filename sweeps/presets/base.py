@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...kernels.errors import ConfigError, nearest
-from ..checks import Flag, RealNumber, checked
+from ..checks import Flag, RealNumber, checked, mapping_of
 
+LARGEST_KNOB = 2**52  # rules multiply knobs; what comes out must be a number that a field takes or refuses
 KnobValue = int | float | bool | str | None
 
 
@@ -65,6 +66,8 @@ class Knob:
         whole = not isinstance(self.default, float)
         way_out = "Leave it out." if self.default is None else f"The default is {self.default}."
         number = checked(RealNumber, self.name, value, rule="must be a finite number", way_out=way_out)
+        if abs(number) > LARGEST_KNOB:
+            raise ConfigError(self.name, "must be at most 2**52", value, way_out)
         if whole and number != int(number):
             raise ConfigError(self.name, "must be a whole number", value, way_out)
         if self.minimum is not None and number < self.minimum:
@@ -150,6 +153,7 @@ class Preset:
             For an unknown knob or a bad value.
         """
         by_name = {knob.name: knob for knob in self.knobs}
+        knobs = mapping_of(self.name, knobs, "Give knob names and values.")
         for name in knobs:
             if name not in by_name:
                 hint = nearest(name, by_name) or f"Its knobs: {', '.join(by_name) or 'none'}."

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ...kernels.errors import ConfigError, nearest
-from ..checks import RealNumber, WholeNumber, checked
+from ..checks import RealNumber, WholeNumber, checked, mapping_of
 from ..config.config import PipelineConfig
 from . import ahead, budget, dropping
 from .base import Preset, Workload
@@ -50,7 +50,7 @@ def find_preset(name: str) -> Preset:
     'typical'
     """
     presets = all_presets()
-    if name not in presets:
+    if not isinstance(name, str) or name not in presets:
         hint = nearest(str(name), presets) or f"Known: {', '.join(presets)}."
         raise ConfigError("preset", "must be a known preset", name, hint)
     return presets[name]
@@ -158,6 +158,7 @@ def fields_and_knobs(name: str, fields: Mapping[str, Any]) -> tuple[Preset, dict
         For a name that is neither, or a knob's bad value.
     """
     preset = find_preset(name)
+    fields = mapping_of("fields", fields, "Give names of fields and knobs.")
     knob_names = {knob.name for knob in preset.knobs}
     known = PipelineConfig.model_fields
     for key, value in fields.items():

@@ -183,7 +183,7 @@ def nearest_to(table: ChoiceTable, bound: Bound) -> BoundReport:
     others = candidates_of(table, table.admissible(leave_out=bound.name))
     keeps_others = bool(len(others))
     if not keeps_others:
-        others = candidates_of(table, np.isfinite(table.means))
+        others = candidates_of(table, np.isfinite(table.means) & table.works)
     levels = _worst(table, bound, others) if len(others) else np.empty(0)
     usable = np.isfinite(levels)
     others, levels = others[usable], levels[usable]

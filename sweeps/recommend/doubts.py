@@ -76,10 +76,12 @@ def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
 def _nothing_admissible(
     table: ChoiceTable, reports: Sequence[BoundReport], spec: SweepSpec, more: Commands
 ) -> Doubt:
-    if not np.isfinite(table.means).any():
+    if not np.isfinite(table.objective).any() and table.works.any():
         return Doubt("No run has a value of the metric.")
     if not np.isfinite(table.ess).any():
         return Doubt("No setting trained a batch; simulate one of them to see where it stalls or starves.")
+    if not table.works.any():
+        return Doubt("Every setting stalls; simulate one of them to see where.")
     if not reports:
         return Doubt("No setting has a value in every scenario.")
     # Fresher settings than any tried: the smallest lag limit, if it was not among them.

@@ -1,9 +1,11 @@
 """The best configuration of a sweep under constraints, what cannot be told apart from it, and why it wins.
 
-The choice is the admissible setting with the best mean over seeds. A setting is admissible when its mean
-expected normalized ESS is at least ``min_ess`` and no seed trained a rollout older than ``max_lag``. Over
-scenario axes (the length law, for one) it must be admissible in every scenario, and the one whose worst loss
-against the scenario's own best is smallest is chosen (minimax regret; Savage, JASA 46, 1951).
+The choice is the admissible setting with the best mean over seeds. A setting is admissible when it trains
+(not every run stalls or does nothing), its mean expected normalized ESS is at least ``min_ess`` and no seed
+trained a rollout older than ``max_lag``. Where an objective is minimized, runs that stalled or trained no
+batch have no value: what does nothing has the least of everything. Over scenario axes (the length law, for
+one) a setting must be admissible in every scenario, and the one whose worst loss against the scenario's own
+best is smallest is chosen (minimax regret; Savage, JASA 46, 1951).
 
 What cannot be told apart is found by paired differences seed by seed, each at the level that Bonferroni's
 rule gives for all comparisons together: with the confidence named, the truly best setting is the choice or
@@ -22,7 +24,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError
 from ...kernels.intervals import mean_interval
-from ..checks import RealNumber, WholeNumber, checked
+from ..checks import RealNumber, WholeNumber, checked, confidence_of, path_of, sweep_dataset, text_of
 from ..json_text import plain_data
 from ..results.cells import cell_values
 from ..results.frontier import ESS, THROUGHPUT
@@ -160,7 +162,10 @@ def recommend(
     {'max_lag': 1}
     """
     objective, sense = _objective(maximize, minimize)
-    checked = _share(confidence, "confidence", open_ends=True)
+    checked = confidence_of(confidence)
+    sweep_dataset(ds)
+    if store is not None:
+        path_of("store", store)
     bounds = _bounds(min_ess, max_lag)
     table = choice_table(ds, objective, sense, bounds, scenarios, checked)
 
@@ -217,14 +222,15 @@ def _described(ds: xarray.Dataset, table: ChoiceTable, row: int, confidence: flo
 def _objective(maximize: str | None, minimize: str | None) -> tuple[str, int]:
     if maximize is not None and minimize is not None:
         raise ConfigError("maximize", "excludes minimize", (maximize, minimize), "Give one of them.")
+    for name, metric in (("maximize", maximize), ("minimize", minimize)):
+        if metric is not None:
+            text_of(name, metric, "Name a metric.")
     return (minimize, -1) if minimize is not None else (maximize or THROUGHPUT, 1)
 
 
-def _share(value: Any, name: str, *, open_ends: bool = False) -> float:
-    rule, way_out = "must be between 0 and 1", "Give 0.95." if open_ends else "Give 0.9."
-    share = checked(RealNumber, name, value, low=0, high=1, rule=rule, way_out=way_out)
-    if open_ends and share in (0, 1):
-        raise ConfigError(name, rule, value, way_out)
+def _share(value: Any, name: str) -> float:
+    rule = "must be between 0 and 1"
+    share: float = checked(RealNumber, name, value, low=0, high=1, rule=rule, way_out="Give 0.9.")
     return share
 
 
@@ -234,7 +240,7 @@ def _bounds(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
         found.append(Bound("min_ess", ESS, _share(min_ess, "min_ess")))
     if max_lag is not None:
         rule = "must be a whole number from 0"
-        largest = checked(WholeNumber, "max_lag", max_lag, low=0, rule=rule, way_out="Give 2.")
+        largest = checked(WholeNumber, "max_lag", max_lag, low=0, high=2**63, rule=rule, way_out="Give 2.")
         found.append(Bound("max_lag", MAX_LAG, float(largest)))
     return tuple(found)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
+from ..checks import texts_of
 from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS
 
@@ -71,6 +72,8 @@ class ChoiceTable:
         With the objective it tells whether two cells had the very same runs; -1 for none.
     places : ndarray of int64, shape (settings, scenarios)
         The cell's row; -1 where the design has no such cell.
+    works : ndarray of bool, shape (cells,)
+        Whether at least one run trained a batch and did not stall.
     """
 
     cells: np.ndarray
@@ -88,6 +91,7 @@ class ChoiceTable:
     lag: np.ndarray
     ess_by_seed: np.ndarray
     places: np.ndarray
+    works: np.ndarray
 
     @cached_property
     def gain(self) -> np.ndarray:
@@ -95,8 +99,8 @@ class ChoiceTable:
         return self.sense * self.means
 
     def admissible(self, leave_out: str | None = None) -> np.ndarray:
-        """Tell which cells have an objective and keep every bound (one may be left out)."""
-        kept = np.isfinite(self.means)
+        """Tell which cells work, have an objective and keep every bound (one may be left out)."""
+        kept = np.isfinite(self.means) & self.works
         for bound in self.bounds:
             if bound.name != leave_out:
                 kept &= bound.met(self.levels[bound.name])
@@ -138,6 +142,11 @@ def choice_table(
     cells, axes = cell_coordinates(ds)
     nobody = scenario_axes(ds, scenarios)
     values = cell_values(ds, objective)
+    working = cell_values(ds, "updates") > 0
+    if "stalled" in ds:  # else of a selection of variables
+        working &= cell_values(ds, "stalled") == 0
+    if sense < 0:  # what does nothing has the least of everything
+        values = np.where(working, values, np.nan)
     means, half_widths = mean_interval(values, confidence)
     ess = cell_values(ds, ESS)
     levels, level_halves = {}, {}
@@ -165,6 +174,7 @@ def choice_table(
         mean_interval(cell_values(ds, "mean_lag"), confidence)[0],
         np.nan_to_num(ess, nan=-1.0),
         _places([axes[name] for name in setting_axes], [axes[name] for name in nobody], len(cells)),
+        np.asarray(working.any(axis=-1)),
     )
 
 
@@ -179,6 +189,7 @@ def scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str,
     axes = axis_names(ds)
     if asked is None:
         return tuple(name for name in axes if name in SCENARIO_FIELDS)
+    asked = texts_of("scenarios", asked, "Name axes of the sweep.")
     for name in asked:
         if name not in axes:
             hint = nearest(name, axes) or f"Axes: {', '.join(axes)}."

@@ -12,14 +12,16 @@ import time
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO, TypedDict, Unpack
 
 import numpy as np
 
+from ...kernels._arguments import instance
 from ...kernels.contract.batch import BatchCheck
 from ...kernels.contract.contract import RolloutContract
 from ...kernels.contract.findings import RULES, ContractFinding, shown
+from ...kernels.errors import ConfigError
+from ..checks import WholeNumber, checked, path_of
 from .files import (
     LINE_RULES,
     MAX_LINE_BYTES,
@@ -304,11 +306,17 @@ def validate_records(
     ConfigError
         If the file is missing, or neither JSONL nor parquet; never because of a record.
     """
+    if contract is not None:
+        instance("contract", contract, RolloutContract, "Build one, as RolloutContract(max_policy_lag=2).")
+    max_line_bytes = checked(WholeNumber, "max_line_bytes", max_line_bytes, low=1, high=2**40)
+    if not isinstance(source, str | os.PathLike) and not callable(getattr(source, "readline", None)):
+        way_out = "Give a path, or a file opened for reading bytes."
+        raise ConfigError("source", "must be a path or a stream", source, way_out)
     if not isinstance(source, str | os.PathLike):
         lines = read_jsonl(source, max_line_bytes=max_line_bytes)
         name = str(getattr(source, "name", "<stream>"))
         return validate_lines(lines, file=name, contract=contract, **options)
-    path = Path(source)
+    path = path_of("source", source)
     is_parquet(path)  # refuses a missing file before anything is counted
     lines = record_lines(path, max_line_bytes=max_line_bytes)
     return validate_lines(lines, file=str(path), contract=contract, **options)

@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ...kernels.contract.findings import ContractFinding
 from ...kernels.errors import ConfigError, ContractError, Finding
+from ..checks import path_of
+from ..user_files import exact_path, table_errors
 
 MAX_LINE_BYTES = 64 * 2**20
 _PARQUET_ROWS = 512
@@ -204,8 +206,8 @@ def read_parquet(path: Path) -> Iterator[RecordLine]:
     start = 0
     while True:
         try:
-            rows = pl.scan_parquet(path).slice(start, _PARQUET_ROWS).collect()
-        except (pl.exceptions.PolarsError, OSError) as error:
+            rows = pl.scan_parquet(exact_path(path), glob=False).slice(start, _PARQUET_ROWS).collect()
+        except table_errors() as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
             way_out = f"Write it again; row {start + 1} is where reading failed."
             raise ConfigError("file", "must be a readable parquet file", reason, way_out) from None
@@ -281,7 +283,7 @@ def read_records(path: str | Path) -> Iterator[Any]:
     ContractError
         At a line that cannot be read; the text names it.
     """
-    for line in record_lines(Path(path)):
+    for line in record_lines(path_of("path", path)):
         if line.readable:
             yield line.record
         elif not line.blank:

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels._arguments import is_whole
 from ...kernels.errors import ConfigError, nearest
+from ...kernels.pipeline.metrics import with_nan
+from ..checks import sweep_dataset, text_of
 from ..spec.carried import spec_of
 from ..spec.cells import find_cell as place_in_spec
 
@@ -22,7 +25,9 @@ DONE = 1
 
 
 def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
-    """Return a metric as float64 (cells, seeds): rows in the order of the cells, NaN where a run is not done.
+    """Return a metric as float64 (cells, seeds): rows in the order of the cells, NaN where there is no value.
+
+    A run that is not done has none, nor has the largest lag of a run that trained no batch.
 
     Raises
     ------
@@ -30,15 +35,17 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
         For an unknown metric; the nearest known one is named.
     """
     _check_seeds(ds)
+    text_of("metric", metric, "Name a metric of the dataset.")
     if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
         known = [str(name) for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError("metric", "must be one of the dataset's", metric, nearest(metric, known))
-    values = ds[metric].transpose(..., "seed").values.astype(np.float64)
+    values = with_nan(metric, ds[metric].transpose(..., "seed").values)
     done = ds["status"].transpose(..., "seed").values == DONE
     return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
 
 
 def _check_seeds(ds: xarray.Dataset) -> None:
+    sweep_dataset(ds)
     if "seed" not in ds.dims:
         raise ConfigError(
             "dataset", "must have the dimension seed", dict(ds.sizes), "Select seeds as [0], not as 0."
@@ -47,7 +54,7 @@ def _check_seeds(ds: xarray.Dataset) -> None:
 
 def axis_names(ds: xarray.Dataset) -> list[str]:
     """Name the swept axes of a dataset, in order; for a design of points, the points' coordinates."""
-    dims = [str(dim) for dim in ds["status"].dims if dim != "seed"]
+    dims = [str(dim) for dim in sweep_dataset(ds)["status"].dims if dim != "seed"]
     if dims == ["point"]:
         return [
             str(name) for name in ds.coords if ds[name].dims == ("point",) and name not in {"cell", "point"}
@@ -55,8 +62,13 @@ def axis_names(ds: xarray.Dataset) -> list[str]:
     return dims
 
 
-def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the cell ids (int64) and each axis's value per cell, all flat and in the same order."""
+def cell_coordinates(
+    ds: xarray.Dataset, *, numeric: bool = False
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the cell ids (int64) and each axis's value per cell, all flat and in the same order.
+
+    An axis of numbers and none is given as labels or, with `numeric`, as numbers with infinity for none.
+    """
     _check_seeds(ds)
     template = ds["status"].isel(seed=0, drop=True)
     cells = ds["cell"].transpose(*template.dims).values.reshape(-1)
@@ -64,7 +76,20 @@ def cell_coordinates(ds: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarr
         name: ds[name].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
         for name in axis_names(ds)
     }
+    if not numeric:
+        columns = {name: _labels(values) for name, values in columns.items()}
     return cells, columns
+
+
+def _labels(values: np.ndarray) -> np.ndarray:
+    """Turn numbers into labels where infinity stands for none among them."""
+    if values.dtype.kind != "f" or not np.isinf(values).any():
+        return values
+    finite = values[np.isfinite(values)]
+    whole = bool((finite == np.round(finite)).all())
+    return np.array(
+        ["none" if value == np.inf else str(int(value) if whole else value) for value in values.tolist()]
+    )
 
 
 def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
@@ -78,7 +103,7 @@ def find_cell(ds: xarray.Dataset, cell: int | Mapping[str, Any]) -> int:
 
     cells, _ = cell_coordinates(ds)
     wanted: Any = cell
-    if isinstance(cell, Mapping) or not np.isin(cells, cell).any():
+    if isinstance(cell, Mapping) or not is_whole(cell) or not np.isin(cells, cell).any():
         spec = spec_of(ds)  # it words what is wrong, and knows labels and fields
         wanted = int(spec.cell_ids.reshape(-1)[place_in_spec(spec, cell)])
     found = np.flatnonzero(cells == int(wanted))

@@ -13,7 +13,7 @@ from ...kernels.pipeline.metrics import LAG_BINS
 from ..execute.plan import CELLS, Part
 from ..execute.work import UnitArrays
 from ..runs.status import STATUS_NAMES
-from ..spec.axes import axis_description
+from ..spec.axes import axis_description, numbers_beside_none
 from ..spec.spec import SweepSpec
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ SCHEMA_VERSION = 1  # of a stored sweep's form
 MODEL_REVISION = 1  # of the results; raised when a run of some configuration gives other numbers on purpose
 # Revision -> whether it changes the results of a sweep's configurations; all of them where it has no entry.
 REVISION_CHANGES: dict[int, Callable[[SweepSpec], bool]] = {}
+NONE_MARK = "none"  # attribute of an axis: the number that stands for none there
 _STATUS_ATTRIBUTES: dict[str, Any] = {
     "units": "1",
     "long_name": "what became of the run",
@@ -139,7 +140,15 @@ def build_dataset(
 
 
 def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]) -> xarray.Dataset:
-    """Add the variable ``reason`` (text per run) where any run failed; places are (cell, seed index)."""
+    """Finish a dataset: numeric axes, and the variable ``reason`` (text per run) where any run failed.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    reasons : mapping
+        (cell, seed index) -> why the run failed.
+    """
+    dataset = _with_numeric_axes(dataset)
     if not reasons:
         return dataset
     shape = dataset["status"].shape
@@ -149,3 +158,15 @@ def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]
     dims = dataset["status"].dims
     attributes = {"long_name": "why the run failed"}
     return dataset.assign(reason=(dims, texts.astype(np.str_).reshape(shape), attributes))
+
+
+def _with_numeric_axes(dataset: xarray.Dataset) -> xarray.Dataset:
+    """Make an axis of numbers and none numeric: infinity stands for none, which is said beside it.
+
+    A store keeps such an axis as labels; selection by number and order need numbers.
+    """
+    for name, axis in dataset.coords.items():
+        numbers = numbers_beside_none(axis.values) if axis.dtype.kind == "U" else None
+        if numbers is not None:
+            dataset = dataset.assign_coords({name: (axis.dims, numbers, {**axis.attrs, NONE_MARK: "inf"})})
+    return dataset

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.intervals import mean_interval
+from ...kernels.pipeline.metrics import with_nan
+from ..checks import confidence_of, text_of
 from ..runs.status import DONE
 from ..spec.carried import spec_of
 from .cells import axis_names, cell_coordinates, cell_values, find_cell
@@ -80,7 +82,7 @@ SHOWN = (
 
 def _cell_table(ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float) -> dict[str, np.ndarray]:
     """Average each metric over the seeds of each cell."""
-    cells, axes = cell_coordinates(ds)
+    cells, axes = cell_coordinates(ds, numeric=True)
     values = {name: cell_values(ds, name) for name in (*metrics, "updates", "trained_rollouts")}
     return {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
 
@@ -113,7 +115,7 @@ def baseline_row(
     done = ds["baseline_status"].values == DONE
     names = (*metrics, "updates", "trained_rollouts")
     values = {
-        name: np.where(done, ds[f"baseline_{name}"].values.astype(np.float64), np.nan)[None] for name in names
+        name: np.where(done, with_nan(name, ds[f"baseline_{name}"].values), np.nan)[None] for name in names
     }
     return {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
 
@@ -166,7 +168,10 @@ def frontier(
     """
     import polars as pl
 
+    confidence = confidence_of(confidence)
     spec = spec_of(ds)
+    text_of("throughput", throughput, "Name a metric.")
+    text_of("ess", ess, "Name a metric.")
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
     columns = _cell_table(ds, metrics, confidence)
     columns["on_frontier"] = nondominated(columns[throughput], columns[ess])
@@ -267,6 +272,7 @@ def paired_difference(
     ConfigError
         For an unknown metric or cell.
     """
+    confidence = confidence_of(confidence)
     values = cell_values(ds, metric)
     cells, _ = cell_coordinates(ds)
     row, other = find_cell(ds, cell), find_cell(ds, reference)

@@ -22,6 +22,8 @@ def number(value: Any) -> str:
     """
     if missing(value):
         return "-"
+    if isinstance(value, float) and value == math.inf:
+        return "none"  # of an axis that mixes numbers with none
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.6g}"
     if isinstance(value, int | float):
@@ -70,7 +72,7 @@ def short_number(value: Any) -> str:
     >>> short_number(240000), short_number(1500), short_number(0.5), short_number("reserve")
     ('240k', '1500', '0.5', 'reserve')
     """
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= 10_000:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 10_000 <= abs(value) < math.inf:
         for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
             if abs(value) >= size:
                 return f"{value / size:.4g}{letter}"

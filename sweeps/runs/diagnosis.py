@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...kernels._arguments import instance, real_numbers
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
@@ -65,6 +66,8 @@ def explain_stall(config: PipelineConfig, result: PipelineResult) -> str:
     stalled, last progress at 16.1 s: max_queue_tokens (1000) closes admission before the queue holds
     batch_tokens (9000).
     """
+    instance("config", config, PipelineConfig, "Give the configuration of the run.")
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
     status = progress_status(config, result)
     if status == PROGRESSING:
         return ""
@@ -171,7 +174,7 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     >>> phase_bounds(config)
     PhaseBounds(generation_seconds=1.0, training_seconds=2.0)
     """
-    law = config.response_length
+    law = instance("config", config, PipelineConfig, "Build one, as PipelineConfig().").response_length
     share = np.diff(law.cdf, prepend=0.0)
     tokens = law.minimum + np.arange(len(law.cdf))
     seconds = config.rollout_overhead_seconds + tokens / config.decode_tokens_per_second
@@ -217,6 +220,7 @@ def constraint_intervals(result: PipelineResult) -> polars.DataFrame:
         Columns ``start_ticks``, ``end_ticks``, ``busy_slots``, ``idle_slots``, ``slots_bound_by``,
         ``trainer_bound_by``.
     """
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
     import polars
 
     config = result.config
@@ -250,6 +254,7 @@ def length_bias(result: PipelineResult) -> polars.DataFrame:
         of ready groups), ``cancelled`` (members of running groups that had started), ``lost_share`` (of all
         that left; NaN if none did).
     """
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
     import polars
 
     law = result.config.response_length
@@ -285,6 +290,11 @@ def length_quantiles(
     ConfigError
         If the run did not record its rollouts.
     """
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
+    levels = np.atleast_1d(real_numbers("quantiles", quantiles, minimum=0, maximum=1))
+    if levels.ndim > 1 or not levels.size:
+        raise ConfigError("quantiles", "must be one row of fractions", quantiles, "Give (0.5, 0.9).")
+    quantiles = tuple(levels.tolist())
     import polars
 
     if not result.rollouts:

@@ -46,7 +46,7 @@ class GeneralRun(Run):
         self, config: PipelineConfig, *, draws: records.MemberDraws | None = None, **record: bool
     ) -> None:
         self._tables = general_tables(config)
-        self.draws = draws or _new_draws(1 << 10)
+        self.draws = draws or new_draws(1 << 10)
         super().__init__(config, **record)
 
     def _new_arrays(self) -> records.GeneralArrays:
@@ -140,7 +140,7 @@ class GeneralRun(Run):
         state["free"] += len(groups) - first
 
 
-def _new_draws(rollouts: int) -> records.MemberDraws:
+def new_draws(rollouts: int) -> records.MemberDraws:
     """Make room for the draws of a seed's first rollouts."""
     return records.MemberDraws(
         seed=np.zeros(1, np.uint64),
@@ -154,7 +154,7 @@ class GeneralCells:
     """Some configurations (one length law) at one seed, one after another; as :class:`.lean.LeanCells`."""
 
     def __init__(self, configs: Sequence[PipelineConfig], **record: bool) -> None:
-        draws = _new_draws(DRAW_BUFFER_ROLLOUTS if len(configs) > 1 else 1 << 10)
+        draws = new_draws(DRAW_BUFFER_ROLLOUTS if len(configs) > 1 else 1 << 10)
         self._runs = []
         for config in configs:
             self._runs.append(GeneralRun(config, draws=draws, **record))

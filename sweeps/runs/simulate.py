@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import ConfigError
+from ...kernels._arguments import instance
+from ..checks import RealNumber, checked, flag_of
 from ..config.config import PipelineConfig
 from .result import PipelineResult
 
@@ -40,9 +41,6 @@ def simulate_pipeline(config: PipelineConfig, *, rollouts: bool = False) -> Pipe
     >>> result.updates, result.discarded_rollouts, result.backpressure_seconds
     (3, 4, 1.0)
     """
-    if not isinstance(config, PipelineConfig):
-        way_out = "Build one, as PipelineConfig(max_policy_lag=4)."
-        raise ConfigError("config", "must be a PipelineConfig", config, way_out)
     run = start_run(config, rollouts=rollouts)
     advance_run(run)
     return finish_run(run)
@@ -59,6 +57,8 @@ def start_run(config: PipelineConfig, *, rollouts: bool = False) -> Run:
     >>> finish_run(run).updates
     2
     """
+    instance("config", config, PipelineConfig, "Build one, as PipelineConfig(max_policy_lag=4).")
+    rollouts = flag_of("rollouts", rollouts)
     from .general import GeneralRun
     from .lean import LeanRun
 
@@ -74,12 +74,19 @@ def advance_run(run: Run, until_seconds: float | None = None) -> bool:
     bool
         Whether the run has come to its end.
     """
+    from .run import Run
+
+    instance("run", run, Run, "Give what start_run returns.")
+    if until_seconds is not None:
+        until_seconds = checked(RealNumber, "until_seconds", until_seconds, low=0)
     return run.advance(until_seconds)
 
 
 def finish_run(run: Run) -> PipelineResult:
     """Close a run that was advanced to its end and give what it reports."""
-    return run.result()
+    from .run import Run
+
+    return instance("run", run, Run, "Give what start_run returns.").result()
 
 
 def result_row(result: PipelineResult) -> dict[str, Any]:
@@ -91,6 +98,6 @@ def result_row(result: PipelineResult) -> dict[str, Any]:
     >>> row["mode"], row["updates"] >= 0
     ('bounded_async', True)
     """
-    config = result.config
+    config = instance("result", result, PipelineResult, "Give what simulate_pipeline returns.").config
     shown = ("mode", "seed", "max_queue_tokens", "max_policy_lag", "sync_every_updates")
     return {name: getattr(config, name) for name in shown} | dict(result.metrics)

@@ -1,7 +1,8 @@
 """The values of one axis: written out or as a range, checked by the field's own rules, and labelled.
 
 An axis is a list of values or a range, as ``{from = 1, to = 4}`` (whole steps), ``{from = 0.1, to = 1.6,
-step = 0.5}``, ``{from = 1, to = 1000, count = 4, scale = "log"}``. Both ends belong to a range.
+step = 0.5}``, ``{from = 1, to = 1000, count = 4, scale = "log"}``. Both ends belong to a range, and its
+values are the short decimals that a person would type.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Annotated, Any, SupportsIndex, get_args
 
 import numpy as np
@@ -19,13 +22,16 @@ from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import RealNumber, WholeNumber, checked, findings_of
 from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
 from ..laws.lengths import LengthLaw, SecondsLaw
+from ..presets.base import LARGEST_KNOB
 from ..presets.registry import all_presets
 from ..presets.systems import SYSTEM, SystemLabel, checked_label
 
 MOST_VALUES = 10_000_000
+_ROUNDING = 1e-13  # what is lost by a few steps of arithmetic
 PRESET_PREFIX = "preset."
 _RANGE_KEYS = ("from", "to", "step", "count", "scale")
 _LAWS: dict[str, Any] = {"response_length": LengthLaw, "environment_seconds": SecondsLaw}
+_NUMBER = re.compile(r"-?[0-9.]+(e[-+]?[0-9]+)?")
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
 
@@ -50,6 +56,8 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     >>> field_of_axis("max_lag"), field_of_axis("batch_tokens")
     ('max_policy_lag', 'batch_tokens')
     """
+    if not isinstance(name, str):
+        raise ConfigError(where, "must name axes by texts", name, "Write max_lag, for one.")
     field = AXIS_FIELDS.get(name, name)
     if is_knob(field):
         return _checked_knob(field, where)
@@ -83,7 +91,7 @@ def axis_description(field: str) -> str:
     Examples
     --------
     >>> axis_description("max_policy_lag")
-    'largest lag, in versions, that may be trained'
+    'largest lag, in versions, that may be trained; of a batch's updates the first'
     >>> axis_description("system")
     'the real system whose rules hold: a preset, with its knobs'
     """
@@ -123,7 +131,7 @@ def is_whole(field: str) -> bool:
 
 def read_none(field: str, value: Any) -> Any:
     """Turn the text ``none`` into None where the field allows it (TOML has no null)."""
-    return None if value == "none" and isinstance(value, str) and allows_none(field) else value
+    return None if isinstance(value, str) and value == "none" and allows_none(field) else value
 
 
 def checked_value(field: str, value: Any, where: str) -> Any:
@@ -140,9 +148,15 @@ def checked_value(field: str, value: Any, where: str) -> Any:
         return checked_label(value, where)
     if is_knob(field):  # the preset itself knows its range
         value = value.item() if isinstance(value, np.generic) else read_none(field, value)
-        if value is None or isinstance(value, bool | int | str) or math.isfinite(value):
+        if value is None or isinstance(value, bool | str):
             return value
-        raise ConfigError(where, "must be finite", value, "Give a finite number.")
+        if not isinstance(value, int | float):
+            raise ConfigError(where, "must be a number, a word, true, false or none", value, "Give one.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(where, "must be finite", value, "Give a finite number.")
+        if abs(value) > LARGEST_KNOB:
+            raise ConfigError(where, "must be at most 2**52", value, "Give a smaller number.")
+        return value
     if field not in _ADAPTERS:
         info = PipelineConfig.model_fields[field]
         kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
@@ -209,18 +223,22 @@ def _expand_range(name: str, given: Mapping[str, Any], place: str) -> list[Any]:
     low, high = (_end(given, key, place) for key in ("from", "to"))
     if high < low:
         raise ConfigError(f"{place}.to", f"must be at least from, which is {low}", high, "Swap them.")
+    if not math.isfinite(float(high) - float(low)):
+        raise ConfigError(place, "must be a range with a finite span", dict(given), "Narrow it.")
     scale = given.get("scale", "linear")
     if scale not in ("linear", "log"):
         raise ConfigError(f"{place}.scale", "must be 'linear' or 'log'", scale, "Choose one of them.")
     whole = is_whole(field_of_axis(name))
     if "count" in given:
-        numbers = _by_count(given, low, high, scale, place)
+        numbers = _by_count(given, low, high, scale, place, whole)
     elif scale == "log":
         raise ConfigError(f"{place}.count", "is required with scale 'log'", None, "Give count = 5.")
     else:
         numbers = _by_step(given, low, high, place)
+    if not whole:
+        return numbers
     # Rounding a fine range to whole numbers may repeat one; the axis then has it once.
-    return list(dict.fromkeys(round(number) for number in numbers)) if whole else numbers
+    return list(dict.fromkeys(round(number) for number in numbers))
 
 
 def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
@@ -232,32 +250,82 @@ def _end(given: Mapping[str, Any], key: str, place: str) -> int | float:
     return operator.index(value) if isinstance(value, SupportsIndex) else float(number)
 
 
-def _by_count(given: Mapping[str, Any], low: float, high: float, scale: str, place: str) -> list[float]:
+def _by_count(
+    given: Mapping[str, Any], low: float, high: float, scale: str, place: str, whole: bool
+) -> list[float]:
     rule, way_out = "must be a whole number from 1", "Give count = 5."
     count = checked(
         WholeNumber, f"{place}.count", given["count"], low=1, high=MOST_VALUES, rule=rule, way_out=way_out
     )
     if "step" in given:
         raise ConfigError(f"{place}.step", "excludes count", given["step"], "Give one of the two.")
-    if scale == "log":
-        if low <= 0:
-            raise ConfigError(f"{place}.from", "must be above 0 with scale 'log'", low, "Raise it.")
-        numbers = np.exp(np.linspace(math.log(low), math.log(high), count))
-    else:
-        numbers = np.linspace(low, high, count)
-    inner = [float(number) for number in numbers]
+    if count == 1 and low != high:
+        raise ConfigError(f"{place}.count", "must be at least 2, one for each end", count, "Give count = 2.")
+    if scale == "linear":
+        # Whole ones are rounded yet, and their halves go where they always went.
+        return [float(n) for n in np.linspace(low, high, count)] if whole else between(low, high, count - 1)
+    if low <= 0:
+        raise ConfigError(f"{place}.from", "must be above 0 with scale 'log'", low, "Raise it.")
+    numbers = np.exp(np.linspace(math.log(low), math.log(high), count))
     # The ends are the numbers as written, not their exp(log()).
-    return [float(low), *inner[1:-1], float(high)] if count > 1 else [float(low)]
+    return [float(low), *(_typed(float(number)) for number in numbers[1:-1]), float(high)][:count]
+
+
+def _typed(number: float) -> float:
+    """Return the short decimal that a number is but for rounding, else the number."""
+    short = float(f"{number:.12g}")
+    return short if math.isclose(number, short, rel_tol=_ROUNDING) else number
+
+
+def nearly(value: Any, known: Sequence[Any]) -> Any:
+    """Return the known value that a number is but for rounding, else the number itself.
+
+    A store may hold 0.30000000000000004 where a person types 0.3 and means the same cell.
+
+    Examples
+    --------
+    >>> nearly(0.3, [0.2, 0.30000000000000004]), nearly(0.31, [0.3]), nearly("a", [0.3])
+    (0.30000000000000004, 0.31, 'a')
+    """
+    if not isinstance(value, float) or value in known:
+        return value
+    numbers = (item for item in known if isinstance(item, float))
+    return next((item for item in numbers if math.isclose(value, item, rel_tol=_ROUNDING)), value)
+
+
+def between(low: float, high: float, steps: int) -> list[Any]:
+    """Divide a span into equal steps: each value is the float nearest to the exact one.
+
+    The ends count as the decimals that a person wrote, so that a tenth is a tenth.
+
+    Examples
+    --------
+    >>> between(0.1, 0.4, 3)
+    [0.1, 0.2, 0.3, 0.4]
+    """
+    if steps == 0:
+        return [float(low)]
+    first, last = (Fraction(repr(end)) for end in (low, high))
+    scale = math.lcm(first.denominator, last.denominator)
+    begin, end, below = int(first * scale), int(last * scale), steps * scale
+    return [(begin * (steps - place) + end * place) / below for place in range(steps + 1)]
 
 
 def _by_step(given: Mapping[str, Any], low: float, high: float, place: str) -> list[Any]:
     step = _end(given, "step", place) if "step" in given else 1
     if step <= 0:
         raise ConfigError(f"{place}.step", "must be above 0", step, "Give a positive step.")
-    count = math.floor((high - low) / step * (1 + 1e-12) + 1e-9) + 1
-    if count > MOST_VALUES:
+    exact = (Fraction(repr(high)) - Fraction(repr(low))) / Fraction(repr(step))
+    steps = round(exact)
+    if steps >= MOST_VALUES:
         raise ConfigError(f"{place}.step", f"must give at most {MOST_VALUES} values", step, "Enlarge it.")
-    return [low + index * step for index in range(count)]
+    if abs(exact - steps) > Fraction(1, 10**9) * max(1, steps):
+        rule = f"must lead from {low} to {high}, both of which belong to the range"
+        way_out = "Give another step, or count (LOW..HIGH/COUNT on the command line)."
+        raise ConfigError(f"{place}.step", rule, step, way_out)
+    if all(isinstance(number, int) for number in (low, high, step)):
+        return list(range(int(low), int(high) + 1, int(step)))
+    return between(low, high, steps)
 
 
 def checked_axis(
@@ -346,8 +414,25 @@ def label(value: Any) -> str:
     return str(value)
 
 
+def numbers_beside_none(labels: np.ndarray) -> np.ndarray | None:
+    """Return the labels of an axis as numbers, infinity for none; None where they are anything else.
+
+    Examples
+    --------
+    >>> numbers_beside_none(np.array(["none", "15000", "5000"])).tolist()
+    [inf, 15000.0, 5000.0]
+    >>> numbers_beside_none(np.array(["none", "reserve"])) is None
+    True
+    """
+    texts = labels.tolist() if labels.dtype.kind == "U" else []
+    numbers = [text for text in texts if text != "none"]
+    if not numbers or len(numbers) == len(texts) or not all(map(_NUMBER.fullmatch, numbers)):
+        return None
+    return np.array([math.inf if text == "none" else float(text) for text in texts])
+
+
 def coordinate(values: Sequence[Any]) -> np.ndarray:
-    """Return the values of an axis as a coordinate: numbers where all are numbers, else labels.
+    """Return the values of an axis as a store keeps them: numbers where all are numbers, else labels.
 
     Examples
     --------

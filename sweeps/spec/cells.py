@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import Counted, checked
 from ..config.config import PipelineConfig
 from ..config.rules import contradictions
-from .axes import PRESET_PREFIX, checked_value, field_of_axis, identity, label
+from .axes import PRESET_PREFIX, checked_value, field_of_axis, identity, label, nearly
 
 if TYPE_CHECKING:
     from .design import Design
@@ -114,11 +115,14 @@ def _by_values(spec: SweepSpec, wanted: Mapping[str, Any]) -> int:
             hint = nearest(name, design.columns) or f"Axes: {', '.join(design.columns)}."
             raise ConfigError("cell", "must name axes of this sweep", name, hint)
         dim, values = design.columns[axis]
+        if isinstance(value, float) and value == math.inf and None in values:
+            value = None  # as the coordinate of an axis of numbers and none has it
         labels = design.coordinates()[axis][1]
         if labels.dtype.kind == "U" and value in labels:
             same = labels == value  # a law, for one, is named by its label
         else:
-            key = identity(checked_value(design.fields[axis], value, f"cell.{axis}"))
+            given = checked_value(design.fields[axis], value, f"cell.{axis}")
+            key = identity(nearly(given, values))
             same = np.array([identity(item) == key for item in values])
         matches = matches & design.broadcast(dim, same)
     places = np.flatnonzero(matches.reshape(-1))

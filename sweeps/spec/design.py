@@ -28,6 +28,7 @@ from .axes import (
 
 POINT = "point"
 MOST_CELLS = 100_000_000
+MOST_POINTS = 10_000_000
 SAMPLING_METHODS = ("latin_hypercube", "sobol")
 
 
@@ -207,7 +208,15 @@ def sampled_group(
         hint = nearest(str(method), SAMPLING_METHODS) or "Choose one of them."
         raise ConfigError("sample.method", f"must be one of {', '.join(SAMPLING_METHODS)}", method, hint)
     rule = "must be a whole number"
-    points = checked(WholeNumber, "sample.points", points, low=1, rule=rule, way_out="Give points = 64.")
+    points = checked(
+        WholeNumber,
+        "sample.points",
+        points,
+        low=1,
+        high=MOST_POINTS,
+        rule=f"{rule} up to {MOST_POINTS}",
+        way_out="Give points = 64.",
+    )
     seed = checked(WholeNumber, "sample.seed", seed, low=0, rule=rule, way_out="Give seed = 64.")
     if not ranges:
         raise ConfigError(where, "must have ranges to sample", {}, "Give an [axes] section.")
@@ -220,14 +229,14 @@ def sampled_group(
     columns = {
         name: _scaled(name, given, unit[:, k], where) for k, (name, given) in enumerate(ranges.items())
     }
-    rows = list(dict.fromkeys(zip(*columns.values())))
+    rows = list({tuple(map(identity, row)): row for row in zip(*columns.values())}.values())
     return {name: [row[k] for row in rows] for k, name in enumerate(columns)}
 
 
 def _scaled(name: str, given: Any, unit: np.ndarray, where: str) -> list[Any]:
     field = field_of_axis(name, where)
     if not isinstance(given, Mapping):
-        values = expand(name, given, where)
+        values = checked_axis(name, expand(name, given, where), where, distinct=False)
         return [values[min(int(u * len(values)), len(values) - 1)] for u in unit]
     # expand() says what is wrong with the ends; two values are enough for that.
     expand(name, {**given, "count": 2}, where)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...kernels.errors import ConfigError, Finding, nearest
+from ..checks import texts_of
 from ..config.config import PipelineConfig
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from .cells import contradicting_cells
@@ -98,8 +99,7 @@ def _checked_name(name: Any) -> str:
 
 
 def _checked_tables(tables: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(tables, str):
-        tables = [tables]
+    tables = texts_of("tables", tables, f"Known tables: {', '.join(TABLES)}.")
     for table in tables:
         if table not in TABLES:
             hint = nearest(str(table), TABLES) or f"Known tables: {', '.join(TABLES)}."

@@ -8,18 +8,18 @@ to draw from). TOML has no null: the text ``none`` stands for it where a field m
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
+from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import NOT_A_FIELD, Flag, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.registry import find_preset, preset_config
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
+from ..user_files import decoded, parse_toml, read_bytes
 from .axes import PRESET_PREFIX, read_none
 from .design import sampled_group
 from .make import make_spec
@@ -56,16 +56,8 @@ def read_sections(path: Path) -> dict[str, Any]:
     ConfigError
         If it cannot be read or is not TOML.
     """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            "spec", f"must be a readable file: {reason}", str(path), "Check the path."
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        rule = f"must be valid TOML: {error}"
-        raise ConfigError(str(path), rule, NO_VALUE, "Mend that line.") from None
+    text = decoded(read_bytes(path, "spec"), "spec", str(path))
+    return parse_toml(text, str(path))
 
 
 def spec_from_sections(
@@ -123,8 +115,8 @@ def _check_keys(top: Mapping[str, Any]) -> None:
         elif key in AXIS_FIELDS:
             way_out = "Move it under [axes]."
         else:
-            way_out = nearest(key, TOP_KEYS) or f"Known sections and keys: {', '.join(TOP_KEYS)}."
-        findings.append(Finding(key, "is not a key of the top level", top[key], way_out))
+            way_out = nearest(str(key), TOP_KEYS) or f"Known sections and keys: {', '.join(TOP_KEYS)}."
+        findings.append(Finding(str(key), "is not a key of the top level", top[key], way_out))
     version = top.get("version", SPEC_VERSION)
     if version != SPEC_VERSION:
         findings.append(Finding("version", f"must be {SPEC_VERSION}", version, "Use a newer lagsweep."))
@@ -136,6 +128,9 @@ def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     section = content.get(name, {})
     if not isinstance(section, Mapping):
         raise ConfigError(name, "must be a section", section, f"Write [{name}] and its keys below it.")
+    for key in section:
+        if not isinstance(key, str):
+            raise ConfigError(name, "must have names as keys", key, f"Write [{name}] and its keys below it.")
     return dict(section)
 
 
@@ -236,7 +231,7 @@ def _groups(top: Mapping[str, Any], axes: dict[str, Any], folder: Path | None) -
         sample = _section(top, "sample")
         for key in sample:
             if key not in SAMPLE_KEYS:
-                hint = nearest(key, SAMPLE_KEYS) or f"Known keys: {', '.join(SAMPLE_KEYS)}."
+                hint = nearest(str(key), SAMPLE_KEYS) or f"Known keys: {', '.join(SAMPLE_KEYS)}."
                 raise ConfigError(f"sample.{key}", "is not a known key", sample[key], hint)
         groups.append(
             sampled_group(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...kernels._arguments import listed
 from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked
 
@@ -36,7 +37,7 @@ def read_seeds(seeds: Any, first: int = 0) -> tuple[int, ...]:
     if isinstance(seeds, bool | str | bytes | dict):
         raise ConfigError("seeds", "must be a number or a list of seeds", seeds, "Give seeds = 100.")
     if isinstance(seeds, Iterable):
-        values = tuple(_whole(seed) for seed in seeds)
+        values = tuple(_whole(seed) for seed in listed("seeds", seeds, "Give seeds = 100, or a list."))
         if not values:
             raise ConfigError("seeds", "must have at least one seed", list(values), "Give seeds = 100.")
         if len(set(values)) < len(values):

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ..checks import WholeNumber, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig, field_level
-from .axes import PRESET_PREFIX, identity, is_field, plain
+from .axes import PRESET_PREFIX, identity, is_field, numbers_beside_none, plain
 from .constraints import kept_cells
 from .design import Design
 from .identity import cell_ids, fingerprint_of, non_default
@@ -92,14 +93,20 @@ class SweepSpec:
         """Which cells break a constraint (bool, in the design's shape)."""
         kept = np.ones(self.design.shape, bool)
         columns: dict[str, Any] = {}
+        texts: dict[str, Any] = {}
         for name, (dim, along) in self.design.coordinates().items():
             position = self.design.dims.index(dim)
-            columns[name] = columns[AXIS_FIELDS.get(name, name)] = self.design.broadcast(position, along)
+            numbers = numbers_beside_none(along)
+            for key in (name, AXIS_FIELDS.get(name, name)):
+                texts[key] = self.design.broadcast(position, along)
+                columns[key] = texts[key] if numbers is None else self.design.broadcast(position, numbers)
         known = {name: getattr(self.base, name) for name in PipelineConfig.model_fields}
         known |= {name: known[setting] for name, setting in AXIS_FIELDS.items()}
         known = {name: value for name, value in known.items() if name not in columns}
         for constraint in self.constraints:
-            kept = kept & kept_cells(constraint, columns, known)
+            # Beside none a number can be compared with numbers, or with 'none' as a text.
+            held = texts if set(constraint) & set("'\"") else columns
+            kept = kept & kept_cells(constraint, held, known)
         return ~kept
 
     @cached_property
@@ -155,6 +162,7 @@ class SweepSpec:
         ConfigError
             If the cell's settings contradict each other.
         """
+        cell = checked(WholeNumber, "cell", cell, low=0, high=self.design.size - 1)
         settings = self.design.settings(cell)
         changes: dict[str, Any] = {
             name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()

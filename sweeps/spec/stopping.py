@@ -27,7 +27,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import student
-from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric
+from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric, with_nan
 
 if TYPE_CHECKING:
     from .spec import SweepSpec
@@ -82,6 +82,8 @@ class Rule:
     def enough(self, values: np.ndarray, open_cells: np.ndarray, looks: int) -> np.ndarray:
         """Tell which open cells need no more seeds.
 
+        A cell without any value is never told apart from others, and never narrow.
+
         Parameters
         ----------
         values : ndarray of float64, (cells, seeds)
@@ -95,6 +97,7 @@ class Rule:
         -------
         ndarray of bool
         """
+        values = with_nan(self.metric, values)
         if self.kind == "within":
             return open_cells & self._narrow(values, looks)
         return self._resolved(values, open_cells, looks)

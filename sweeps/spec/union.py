@@ -11,7 +11,7 @@ from typing import Any
 
 from ...kernels.errors import StoreError
 from ..config.config import PipelineConfig
-from .axes import field_of_axis, identity, is_field, label
+from .axes import field_of_axis, identity, is_field, label, nearly
 from .design import Design, design_from_groups
 from .seeds import seeds_to_plain
 from .spec import SweepSpec
@@ -27,6 +27,7 @@ def union_spec(stored: SweepSpec, asked: SweepSpec, folder: Path) -> SweepSpec:
     StoreError
         If they differ in anything but added values, seeds and axes, with every difference.
     """
+    asked = asked.replace(design=_with_stored_values(stored, asked))
     differences = differences_of(stored, asked)
     if differences:
         lines = "\n".join(f"  {line}" for line in differences)
@@ -88,6 +89,18 @@ def _shown(value: Any) -> str:
     return label(value)
 
 
+def _with_stored_values(stored: SweepSpec, asked: SweepSpec) -> Design:
+    """Take a number that is asked for the store's where the two differ by rounding alone."""
+    columns = {
+        name: tuple(nearly(value, _old_or_base(stored, name)) for value in values)
+        for name, (_, values) in asked.design.columns.items()
+    }
+    if all(columns[name] == values for name, (_, values) in asked.design.columns.items()):
+        return asked.design
+    groups = [{name: columns[name] for name in group} for group in asked.design.groups()]
+    return design_from_groups(groups)
+
+
 def _union_design(stored: SweepSpec, asked: SweepSpec) -> Design:
     old = {name: values for name, (_, values) in stored.design.columns.items()}
     new = {name: values for name, (_, values) in asked.design.columns.items()}
@@ -106,7 +119,8 @@ def _old_or_base(stored: SweepSpec, name: str) -> tuple[Any, ...]:
     """Return the values that a store has on an axis; the base's where the axis is new."""
     if name in stored.design.columns:
         return tuple(stored.design.columns[name][1])
-    return (getattr(stored.base, field_of_axis(name)),)
+    field = field_of_axis(name)
+    return (getattr(stored.base, field),) if is_field(field) else ()
 
 
 def _key(row: tuple[Any, ...]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def create_group(path: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
     attributes["coordinates"] = " ".join(
         name for name, (dims, _, _) in coordinates.items() if dims != (name,)
     )
-    group = zarr.create_group(str(path), zarr_format=3, attributes=attributes)
+    group = zarr.create_group(path, zarr_format=3, attributes=attributes)
     for name, (dims, values, about) in coordinates.items():
         _create_coordinate(group, name, dims, values, about)
     for part in parts:
@@ -206,7 +206,7 @@ class ZarrFiles:
         """Read a coordinate as it lies on disk."""
         import zarr
 
-        return np.asarray(zarr.open_array(str(self.path / name), mode="r")[...])
+        return np.asarray(zarr.open_array(self.path / name, mode="r")[...])
 
     def has(self, name: str) -> bool:
         """Tell whether an array exists."""

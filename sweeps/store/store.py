@@ -31,6 +31,7 @@ import numpy as np
 
 from ...kernels.errors import StoreError
 from ...kernels.pipeline.metrics import LAG_BINS
+from ..checks import path_of, text_of
 from ..execute.plan import CELLS, Part, plan_parts
 from ..execute.units import Box, intersection, unit_name
 from ..execute.work import UnitArrays, UnitWork, empty_arrays
@@ -346,7 +347,7 @@ def open_sweep(path: str | Path) -> xarray.Dataset:
     """
     from .dataset import dataset_of
 
-    folder = Path(path)
+    folder = path_of("path", path)
     return dataset_of(SweepStore(folder.parent if folder.name == ZARR_NAME else folder, same_law=False))
 
 
@@ -367,4 +368,7 @@ def read_table(path: str | Path, table: str) -> polars.LazyFrame:
     """
     from .dataset import table_of
 
-    return table_of(SweepStore(Path(path), same_law=False), table)
+    return table_of(
+        SweepStore(path_of("path", path), same_law=False),
+        text_of("table", table, "Name a table of the store."),
+    )

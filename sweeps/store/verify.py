@@ -10,10 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 
+from ...kernels._arguments import instance
+from ..checks import WholeNumber, checked, flag_of, path_of
 from ..execute.plan import Part
 from ..execute.progress import Progress
 from ..execute.threads import checked_threads
@@ -71,7 +74,16 @@ def verify_store(
     StoreError
         If there is no store, or its metadata cannot be read.
     """
-    store = SweepStore(Path(folder))
+    sample = checked(WholeNumber, "sample", sample, low=0, high=2**53)
+    everything = flag_of("everything", everything)
+    workers = checked_threads(threads)
+    if progress is None:
+        progress = Progress()
+    instance("progress", progress, Progress, "Leave it out, or give a Progress.")
+    if cancel is None:
+        cancel = threading.Event()
+    instance("cancel", cancel, Event, "Leave it out, or give a threading.Event.")
+    store = SweepStore(path_of("folder", folder))
     report = VerifyReport(store.folder, bool(store.attributes["complete"]))
     for kind, name, what in metadata_problems(store):
         report.add(kind, name, what)

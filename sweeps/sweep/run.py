@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from ...kernels._arguments import instance
 from ...kernels.errors import ConfigError
+from ..checks import flag_of, path_of
 from ..config.config import PipelineConfig
 from ..execute.compiling import compile_first
 from ..execute.dask import fill_on_cluster
@@ -90,6 +93,7 @@ def run_sweep(
     >>> dict(ds.sizes)
     {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
     """
+    masks = flag_of("masks", masks)
     spec = make_spec(base, axes, seeds, masks=masks, tables=tables)
     return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
 
@@ -111,17 +115,20 @@ def run_spec(
     Cancelled
         If `cancel` was set.
     """
+    instance("spec", spec, SweepSpec, "Make one by load_spec.")
     observer = checked_progress(progress)
-    stop = cancel or threading.Event()
+    stop = (
+        threading.Event() if cancel is None else instance("cancel", cancel, Event, "Give a threading.Event.")
+    )
+    if store is not None:
+        store = path_of("store", store)
     workers = thread_count(executor, threads)
     if spec.tables and store is None:
         raise ConfigError(
             "tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'."
         )
     if store is not None:
-        return run_into_store(
-            spec, Path(store), executor=executor, threads=threads, progress=observer, cancel=stop
-        )
+        return run_into_store(spec, store, executor=executor, threads=threads, progress=observer, cancel=stop)
     compile_first(spec.base, observer)
     if workers is None:
         return _in_memory(
@@ -203,4 +210,4 @@ def load_spec(path: str | Path, **overrides: Unpack[SpecSettings]) -> SweepSpec:
     ConfigError
         Naming file, section and key of whatever is wrong.
     """
-    return read_spec_file(Path(path), base_changes=overrides).replace(runner=run_spec)
+    return read_spec_file(path_of("path", path), base_changes=overrides).replace(runner=run_spec)

@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels._arguments import instance, real_numbers
 from ...kernels.errors import ConfigError
+from ..checks import WholeNumber, checked, mapping_of, path_of
 from ..files import write_atomically
 from ..frame_files import checked_folder
+from ..runs.result import PipelineResult
 from .events import DISCARDS, QUEUE, SLOTS, STEPS, TRAINER, trace_events
 from .tracks import Tracks, tracks_of
 
 if TYPE_CHECKING:
     from ..config.config import PipelineConfig
-    from ..runs.result import PipelineResult
 
 MOST_EVENTS = 1_000_000  # about 130 MB of JSON; the viewers stagger beyond
 
@@ -78,14 +80,21 @@ def write_trace(
         events.
     """
 
-    target = checked_trace_path(Path(path))
+    instance("result", result, PipelineResult, "Give what simulate_pipeline returns.")
+    max_events = checked(WholeNumber, "max_events", max_events, low=0, high=2**31)
+    about = mapping_of("about", about, "Give names and values.")
+    target = checked_trace_path(path_of("output", path))
     if "rollouts" not in result._columns:
         raise ConfigError("rollouts", "must have been recorded", None, "Simulate with rollouts=True.")
     window = _window(window_seconds)
     tracks = tracks_of(result)
     text = io.StringIO()
-    head = {"displayTimeUnit": "ms", "otherData": _about(result, tracks) | (about or {})}
-    text.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
+    head = {"displayTimeUnit": "ms", "otherData": _about(result, tracks) | about}
+    try:
+        begin = json.dumps(head)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError("about", f"must be plain data: {error}", about, "Give text and numbers.") from None
+    text.write(begin[:-1] + ', "traceEvents": [\n')
     counts = _write_events(text, trace_events(result, tracks, window), max_events)
     total = sum(counts.values())
     if total > max_events:
@@ -158,7 +167,10 @@ def check_size_before(config: PipelineConfig, max_events: int) -> None:
 def _window(seconds: tuple[float, float] | None) -> tuple[float, float]:
     if seconds is None:
         return -np.inf, np.inf
-    low, high = seconds
+    ends = np.atleast_1d(real_numbers("window", seconds, infinity=True))
+    if ends.shape != (2,):
+        raise ConfigError("window", "must be two numbers", seconds, "Give (from, to) in seconds.")
+    low, high = ends.tolist()
     if not low < high:
         raise ConfigError("window", "must end after it begins", seconds, "Swap the two.")
     return low * 1e6, high * 1e6

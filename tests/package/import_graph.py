@@ -19,12 +19,13 @@ HERE = Path(__file__).resolve().parents[2]
 # of their own.
 FLOORS = (
     ("kernels.errors", "kernels._jit", "kernels._lazy"),
-    ("kernels._arguments", "kernels.intervals"),
+    ("kernels._arguments",),
+    ("kernels.intervals",),
     ("kernels.draws", "kernels.memory"),
     ("kernels.pipeline", "kernels.staleness", "kernels.overlap", "kernels.sync", "kernels.recovery"),
     ("kernels.contract", "kernels.masks", "kernels.admission_rules"),
     ("kernels",),
-    ("sweeps.files", "sweeps.json_text"),
+    ("sweeps.files", "sweeps.json_text", "sweeps.user_files"),
     ("sweeps.frame_files", "sweeps.checks"),
     ("sweeps.laws", "sweeps.memory", "sweeps.records"),
     ("sweeps.config",),

@@ -347,7 +347,7 @@ def test_a_bare_name_is_the_shipped_model_and_a_path_is_the_file(tmp_path, monke
         ),
         (
             QWEN3 | {"hidden_size": "4096"},
-            "hidden_size: must be a number or an array of numbers (got '4096').",
+            "config.json: hidden_size: must be a whole number (got '4096'). Give the model's own ",
         ),
         (QWEN3 | {"num_key_value_heads": 5}, "num_kv_heads: must divide num_heads (got 5). num_heads is 32."),
     ],
