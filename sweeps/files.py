@@ -11,9 +11,12 @@ This is for POSIX file systems. A network file system that does not honour ``fsy
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -59,6 +62,27 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
             os.unlink(temporary)
         raise
     sync_folder(target.parent)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading; a pipe, a device or a folder is refused without waiting for it.
+
+    Parameters
+    ----------
+    path : path
+        A file that somebody else may have put there; a link is followed.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened, or is no regular file.
+    """
+    # Without O_NONBLOCK the open of a pipe waits until somebody writes into it.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def sync_file(path: str | os.PathLike[str]) -> None:

@@ -20,7 +20,6 @@ import copy
 import os
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ...kernels._arguments import instance
@@ -41,16 +40,15 @@ from .generators import (
     decode_generator,
     encode_generator,
     encode_python_random,
-    python_state,
 )
 from .manifest import (
     COUNTERS,
     FORMAT,
-    MANIFEST_NAME,
     SCHEMA_VERSION,
     Manifest,
     content_digest,
     file_record,
+    is_plain_name,
     merged_components,
     whole_number,
 )
@@ -246,7 +244,15 @@ def restore_python_random(manifest: Manifest | Mapping[str, Any]) -> None:
         raise CheckpointError(
             "rng_state.python", "must have been saved", list(encoded), "Save it with python_random=True."
         )
-    random.setstate(python_state(encoded["python"]))
+    generator = decode_generator(encoded["python"], "rng_state.python")
+    if not isinstance(generator, random.Random):
+        raise CheckpointError(
+            "rng_state.python",
+            "must be the state of Python's random",
+            type(generator).__name__,
+            "Save it with python_random=True.",
+        )
+    random.setstate(generator.getstate())
 
 
 def _rng_state(manifest: Manifest | Mapping[str, Any]) -> dict[str, Any]:
@@ -294,7 +300,7 @@ def _all_changes(previous: Manifest | None) -> list[dict[str, Any]]:
 def _file_records(files: Mapping[str, str | os.PathLike[str]]) -> dict[str, Any]:
     records = {}
     for name, path in files.items():
-        if not isinstance(name, str) or Path(name).name != name or name in ("", ".", "..", MANIFEST_NAME):
+        if not is_plain_name(name):
             raise ConfigError(
                 "files", "must have plain file names as keys", name, "Leave folders out of the name."
             )

@@ -15,8 +15,8 @@ cannot be written exactly (an object array, a function) is refused by name.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
+import re
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +29,7 @@ from ...kernels.errors import CheckpointError, ConfigError
 ARRAY_DTYPES: frozenset[str] = frozenset(np.dtype(code).name for code in "?bhilqBHILQefdFD")
 _EXACT_INTEGER_LIMIT = 2**53
 _DEEPEST = 64
+_DTYPE = re.compile(r"[<|][biufc]\d{1,2}")
 _USUAL_NAN = struct.pack(">d", math.nan)
 
 
@@ -82,14 +83,25 @@ def decode(node: Any, field: str = "state") -> Any:
     CheckpointError
         If it is not something that `encode` writes.
     """
+    return _decode(node, field, 0)
+
+
+def _decode(node: Any, field: str, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise CheckpointError(
+            field,
+            f"must be nested at most {_DEEPEST} deep",
+            "...",
+            "The file was not written by save_checkpoint.",
+        )
     if isinstance(node, list):
-        return [decode(item, f"{field}[{index}]") for index, item in enumerate(node)]
+        return [_decode(item, f"{field}[{index}]", depth + 1) for index, item in enumerate(node)]
     if isinstance(node, dict):
         if len(node) == 1:
             (tag, body) = next(iter(node.items()))
             if tag.startswith("$"):
-                return _decode_tagged(tag, body, field)
-        return {key: decode(item, f"{field}.{key}") for key, item in node.items()}
+                return _decode_tagged(tag, body, field, depth + 1)
+        return {key: _decode(item, f"{field}.{key}", depth + 1) for key, item in node.items()}
     return node
 
 
@@ -165,7 +177,7 @@ def _encode_array(array: np.ndarray, field: str) -> dict[str, Any]:
     }
 
 
-def _decode_tagged(tag: str, body: Any, field: str) -> Any:
+def _decode_tagged(tag: str, body: Any, field: str, depth: int) -> Any:
     try:
         if tag == "$int" and isinstance(body, str):
             return int(body)
@@ -176,22 +188,29 @@ def _decode_tagged(tag: str, body: Any, field: str) -> Any:
         if tag == "$bytes" and isinstance(body, str):
             return base64.b64decode(body, validate=True)
         if tag == "$tuple" and isinstance(body, list):
-            return tuple(decode(item, f"{field}[{index}]") for index, item in enumerate(body))
+            return tuple(_decode(item, f"{field}[{index}]", depth) for index, item in enumerate(body))
         if tag == "$pairs" and isinstance(body, list):
-            return {decode(key, field): decode(item, f"{field}[{key!r}]") for key, item in body}
+            return {
+                _decode(key, field, depth): _decode(item, f"{field}[{key!r}]", depth) for key, item in body
+            }
         if tag == "$array" and isinstance(body, dict):
             return _decode_array(body)
-    except (ValueError, TypeError, KeyError, AttributeError, struct.error, binascii.Error) as error:
+    except (ArithmeticError, ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
         raise _malformed(tag, body, field) from error
     raise _malformed(tag, body, field)
 
 
 def _decode_array(body: dict[str, Any]) -> np.ndarray:
+    if not _DTYPE.fullmatch(body["dtype"]):  # np.dtype also reads lists of fields, sub-arrays and None
+        raise ValueError(body["dtype"])
     dtype = np.dtype(body["dtype"])
     if dtype.name not in ARRAY_DTYPES:
         raise ValueError(dtype.name)
+    shape = body["shape"]
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(shape)  # reshape fits negative sizes itself
     data = base64.b64decode(body["data"], validate=True)
-    array = np.frombuffer(data, dtype=dtype).reshape(body["shape"])
+    array = np.frombuffer(data, dtype=dtype).reshape(shape)
     # frombuffer is a read-only view of the bytes.
     return array.astype(dtype.newbyteorder("="), copy=True)
 

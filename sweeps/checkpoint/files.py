@@ -6,7 +6,9 @@ that it names are flushed before it. A load reads everything again and believes 
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import re
 import warnings
@@ -18,9 +20,10 @@ from typing import Any
 from ...kernels._arguments import instance
 from ...kernels.errors import CheckpointError, Finding
 from ..checks import path_of
-from ..files import TEMPORARY_SUFFIX, sync_file, sync_folder, write_atomically
+from ..files import TEMPORARY_SUFFIX, open_regular, sync_file, sync_folder, write_atomically
 from .manifest import (
     MANIFEST_NAME,
+    MOST_MANIFEST_BYTES,
     DamagedCheckpointError,
     Manifest,
     file_record,
@@ -76,6 +79,8 @@ def save_checkpoint(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
     target = _target(path_of("path", path))
     _check_files(manifest, target.parent)
     text = json.dumps(manifest.payload, indent=1, allow_nan=False) + "\n"
+    if len(text) > MOST_MANIFEST_BYTES:
+        raise CheckpointError(str(target), _TOO_LARGE, len(text), "Put big arrays into files beside it.")
     try:
         if not target.parent.is_dir() and target.parent == Path(path):
             target.parent.mkdir()
@@ -146,14 +151,14 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         For looking at; resume with :func:`load_checkpoint`.
     """
     target = _manifest_file(path_of("path", path))
+    text = _content(target)
     try:
-        text = target.read_bytes()
-    except OSError as error:
-        raise CheckpointError(
-            str(target), "must be a readable file", error.strerror or str(error), "Check the path."
-        ) from error
-    try:
-        data = json.loads(text, object_pairs_hook=_no_repeated_keys, parse_constant=_refuse_constant)
+        data = json.loads(
+            text,
+            object_pairs_hook=_no_repeated_keys,
+            parse_constant=_refuse_constant,
+            parse_float=_finite_float,
+        )
     except (ValueError, RecursionError) as error:
         raise DamagedCheckpointError(
             str(target),
@@ -234,17 +239,38 @@ def _check_files(manifest: Manifest, folder: Path) -> None:
     for name, recorded in manifest.payload["files"].items():
         path = folder / name
         try:
-            found = file_record(path)
-        except OSError:
+            found = file_record(path, recorded["bytes"])
+        except OSError as error:
             found = None
+            reason = "no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
         if found != recorded:
-            shown = "no such file" if found is None else f"{found['bytes']} bytes, {found['sha256'][:12]}…"
+            shown = reason if found is None else f"{found['bytes']} bytes, {found['sha256'][:12]}…"
             raise DamagedCheckpointError(
                 str(path),
                 f"must be the saved file of {recorded['bytes']} bytes, {recorded['sha256'][:12]}…",
                 shown,
                 "Restore it, or resume from an older checkpoint.",
             )
+
+
+_TOO_LARGE = f"must be at most {MOST_MANIFEST_BYTES} bytes"
+
+
+def _content(target: Path) -> bytes:
+    """Read a manifest's file, if it is one and not larger than a save writes."""
+    try:
+        with open_regular(target) as file:
+            content = file.read(MOST_MANIFEST_BYTES + 1)
+    except OSError as error:
+        # What is no file at all was never a finished save; an older checkpoint may still be good.
+        kind = DamagedCheckpointError if error.errno == errno.EINVAL else CheckpointError
+        reason = error.strerror or str(error)
+        raise kind(str(target), "must be a readable file", reason, "Check the path.") from error
+    if len(content) > MOST_MANIFEST_BYTES:
+        raise DamagedCheckpointError(
+            str(target), _TOO_LARGE, len(content), "Resume from an older checkpoint."
+        )
+    return content
 
 
 def _target(path: Path) -> Path:
@@ -317,6 +343,13 @@ def _no_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(set(keys)) != len(keys):
         raise ValueError("a key is given twice")
     return dict(pairs)
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return number
 
 
 def _refuse_constant(name: str) -> float:

@@ -14,6 +14,7 @@ records NumPy's version and is refused under another one.
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -34,6 +35,9 @@ _BIT_GENERATORS: dict[str, type[np.random.BitGenerator]] = {
         np.random.SFC64,
     )
 }
+
+_MT_WORDS = 624
+_LARGEST_POOL = 2**12
 
 
 def encode_generator(generator: AnyGenerator, field: str = "rng") -> dict[str, Any]:
@@ -127,12 +131,14 @@ def decode_generator(encoded: Any, field: str = "rng") -> AnyGenerator:
             state = decode(encoded["state"])
             legacy = np.random.RandomState(_BIT_GENERATORS[state["bit_generator"]](0))
             legacy.set_state(state)
+            _refuse_bad_state(state, legacy.get_state(legacy=False))
             return legacy
         if kind == "random.Random":
             generator = random.Random()
             generator.setstate(python_state(encoded))
             return generator
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    # OverflowError, from a word of too many bits, is an ArithmeticError.
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise _unreadable(encoded, field) from error
     raise _unreadable(encoded, field)
 
@@ -151,6 +157,8 @@ def python_state(encoded: dict[str, Any]) -> tuple[Any, ...]:
         Version, words, and the normal that ``gauss`` kept back.
     """
     version, words, kept_back = decode(encoded["state"])
+    if not any(words[:_MT_WORDS]) or not math.isfinite(kept_back or 0.0):
+        raise ValueError("the state is none that a generator can have")
     return (version, tuple(int(word) for word in words), kept_back)
 
 
@@ -180,9 +188,35 @@ def _decode_bit_generator(encoded: dict[str, Any]) -> np.random.BitGenerator:
     if encoded["seed_sequence"] is None:
         bits: np.random.BitGenerator = np.random.Philox(key=0)
     else:
-        bits = kind(np.random.SeedSequence(**decode(encoded["seed_sequence"])))
-    bits.state = decode(encoded["state"])
+        bits = kind(_seed_sequence(decode(encoded["seed_sequence"])))
+    state = decode(encoded["state"])
+    bits.state = state
+    _refuse_bad_state(state, bits.state)
     return bits
+
+
+def _seed_sequence(saved: dict[str, Any]) -> np.random.SeedSequence:
+    """Make the seed sequence again; its pool is no larger than anybody made one."""
+    if not 4 <= saved["pool_size"] <= _LARGEST_POOL or saved["n_children_spawned"] < 0:
+        raise ValueError("the seed sequence is none that a generator can have")
+    return np.random.SeedSequence(**saved)
+
+
+def _refuse_bad_state(given: dict[str, Any], taken: dict[str, Any]) -> None:
+    """Refuse a state that NumPy took but that makes it read past its arrays, or draw for ever.
+
+    NumPy checks types and sizes when a state is set, but not the position in a block of draws.
+    """
+    if encode(given) != encode(taken):
+        raise ValueError("NumPy did not take the state as it is")
+    inner = given["state"]
+    position_is_bad = not 0 <= inner.get("pos", 0) <= _MT_WORDS or not 0 <= given.get("buffer_pos", 0) <= 4
+    # Twister words of 0 give 0 for ever, and the polar method of a normal then never ends; an even
+    # increment takes half of PCG's states out of reach.
+    stands_still = inner.get("inc", 1) % 2 == 0 or ("pos" in inner and not inner["key"].any())
+    flags_are_bad = any(given.get(name, 0) not in (0, 1) for name in ("has_uint32", "has_gauss"))
+    if position_is_bad or stands_still or flags_are_bad or not math.isfinite(given.get("gauss", 0.0)):
+        raise ValueError("the state is none that a generator can have")
 
 
 def _shipped_name(bits: np.random.BitGenerator, field: str) -> str:

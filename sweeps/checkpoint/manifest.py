@@ -14,7 +14,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -23,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import CheckpointError, ConfigError, nearest
+from ...kernels.errors import CheckpointError, ConfigError, Words, nearest
 from ..checks import Counted, checked, mapping_of, texts_of
+from ..files import open_regular
 from .codec import decode
 
 FORMAT = "lagsweep.checkpoint"
@@ -46,6 +49,11 @@ FIELDS = (
     "previous_digest",
     "digest",
 )
+
+
+# A manifest is read into memory as a whole; big arrays belong into files beside it.
+MOST_MANIFEST_BYTES = 2**31
+_SHA_256 = re.compile("[0-9a-f]{64}")
 
 
 class DamagedCheckpointError(CheckpointError):
@@ -183,11 +191,27 @@ def content_digest(payload: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def file_record(path: Path) -> dict[str, Any]:
-    """Size and SHA-256 of a file, read in pieces."""
-    with path.open("rb") as file:
+def file_record(path: Path, expected_bytes: int | None = None) -> dict[str, Any]:
+    """Size and SHA-256 of a regular file, read in pieces; not read if its size is not the expected one."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if expected_bytes is not None and size != expected_bytes:
+            return {"bytes": size, "sha256": "not read"}
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest}
+    return {"bytes": size, "sha256": digest}
+
+
+def is_plain_name(name: Any) -> bool:
+    """Tell whether a name can be that of a file beside the manifest: no folder in it, not the manifest's own.
+
+    Examples
+    --------
+    >>> [is_plain_name(name) for name in ("weights.bin", "../weights.bin", "/dev/zero", "manifest.json")]
+    [True, False, False, False]
+    """
+    if not isinstance(name, str) or name in ("", ".", "..", MANIFEST_NAME):
+        return False
+    return not any(letter in "/\\" or ord(letter) < 32 for letter in name) and len(name) <= 255
 
 
 def manifest_from_dict(data: Mapping[str, Any], source: str = "checkpoint") -> Manifest:
@@ -227,8 +251,16 @@ def manifest_from_dict(data: Mapping[str, Any], source: str = "checkpoint") -> M
             version,
             "Load it with the lagsweep named in its components.",
         )
-    payload = copy.deepcopy(dict(data))
-    expected, recorded = content_digest(payload), payload.get("digest")
+    try:
+        payload = copy.deepcopy(dict(data))
+        expected, recorded = content_digest(payload), payload.get("digest")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DamagedCheckpointError(
+            source,
+            "must be plain JSON values, finite and not nested too deeply",
+            Words(str(error)),
+            "Give a file that save_checkpoint wrote.",
+        ) from None
     if recorded != expected:
         raise DamagedCheckpointError(
             f"{source}: digest",
@@ -254,15 +286,36 @@ def _check_fields(payload: dict[str, Any], source: str) -> None:
     try:
         for name in COUNTERS:
             whole_number(name, payload[name])
+        for name in ("components", "counters", "rng_state", "files"):
+            if not isinstance(payload[name], dict):
+                raise ConfigError(name, "must be a mapping", payload[name], _EDITED)
         for name, value in payload["counters"].items():
             whole_number(f"counters.{name}", value)
-        for name in ("components", "rng_state", "files"):
-            if not isinstance(payload[name], dict):
-                raise ConfigError(name, "must be a mapping", payload[name], "It was edited.")
+        for name, value in payload["components"].items():
+            if not isinstance(value, str | int | float):
+                raise ConfigError(f"components.{name}", "must be text, a flag or a number", value, _EDITED)
+        for name, record in payload["files"].items():
+            _check_file_record(name, record)
+        changes = payload["component_changes"]
+        if not isinstance(changes, list) or not all(isinstance(change, dict) for change in changes):
+            raise ConfigError("component_changes", "must be a list of mappings", changes, _EDITED)
     except ConfigError as error:
         raise CheckpointError(*error.within(f"{source}: ").findings) from error
-    except AttributeError as error:
-        raise CheckpointError(f"{source}: {error}") from error
+
+
+_EDITED = "It was edited."
+
+
+def _check_file_record(name: str, record: Any) -> None:
+    """Refuse a file that no save can have recorded: one outside the folder, or without size and digest."""
+    if not is_plain_name(name):
+        raise ConfigError("files", "must have plain file names as keys", name, _EDITED)
+    if not isinstance(record, dict) or set(record) != {"bytes", "sha256"}:
+        raise ConfigError(f"files.{name}", "must have bytes and sha256", record, _EDITED)
+    whole_number(f"files.{name}.bytes", record["bytes"], bits=63)
+    digest = record["sha256"]
+    if not isinstance(digest, str) or not _SHA_256.fullmatch(digest):
+        raise ConfigError(f"files.{name}.sha256", "must be 64 hexadecimal digits", digest, _EDITED)
 
 
 def refuse_changed_components(

@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from ...kernels._arguments import instance
-from ...kernels.errors import CheckpointError
+from ...kernels.errors import CheckpointError, ConfigError
 from ...kernels.pipeline import records
 from ..config.config import PipelineConfig
 from ..runs.general import GeneralRun
 from ..runs.lean import LeanRun
 from ..runs.run import Run
+from . import general_arrays, lean_arrays
 from .checkpoint import Manifest, make_checkpoint
+from .saved_arrays import check_shapes, recorded_tables
 
 LAWS = ("response_length", "environment_seconds")
 Records = list[dict[str, int]]
@@ -120,18 +122,19 @@ def restore_simulation(manifest: Manifest) -> Run:
     Raises
     ------
     CheckpointError
-        If it is the checkpoint of something else, or its configuration now gives another table.
+        If it is the checkpoint of something else, its configuration now gives another table, or its arrays
+        are none that a run of this configuration can have.
     """
     way_out = "Give what simulation_checkpoint or load_checkpoint returned."
     state = instance("manifest", manifest, Manifest, way_out).state
-    if not {"config", "engine", "record_rollouts", "arrays"} <= set(state):
+    if not isinstance(state, dict) or not {"config", "engine", "record_rollouts", "arrays"} <= set(state):
         raise CheckpointError(
             "checkpoint",
             "must hold a simulated run",
-            sorted(state),
+            sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__,
             "Give one made by simulation_checkpoint.",
         )
-    config = PipelineConfig.from_dict(state["config"])
+    config = _saved_config(state["config"])
     for name, current in simulation_components(config).items():
         saved = manifest.components.get(name)
         if saved != current:
@@ -141,10 +144,29 @@ def restore_simulation(manifest: Manifest) -> Run:
                 f"{current[:12]}…",
                 "Resume with the library versions of the save.",
             )
-    if state["engine"]:
-        return GeneralRun.from_arrays(config, state["arrays"])
-    run = LeanRun(config, batches=True, timeline=True, rollouts=state["record_rollouts"])
-    run.restore(state["arrays"])
+    return _restored(config, state["engine"], state["arrays"])
+
+
+def _saved_config(settings: Any) -> PipelineConfig:
+    try:
+        return PipelineConfig.from_dict(settings)
+    except ConfigError as error:
+        raise CheckpointError(*error.within("state.config.").findings) from error
+
+
+def _restored(config: PipelineConfig, engine: Any, arrays: Any) -> Run:
+    """Make the run again and hold its arrays against the rules of its loop; no kernel has seen them yet."""
+    if not isinstance(engine, bool) or not (engine or config.is_level_1):
+        rule = "must be true, but for a run of level 1"
+        raise CheckpointError("state.engine", rule, engine, "Give one made by simulation_checkpoint.")
+    loop: type[GeneralRun] | type[LeanRun] = GeneralRun if engine else LeanRun
+    run = loop(config, **recorded_tables(arrays))
+    check_shapes(run, arrays, general_arrays.GROWING if engine else lean_arrays.GROWING)
+    run.restore(arrays)
+    if isinstance(run, GeneralRun):
+        general_arrays.check_general(run)
+    else:
+        lean_arrays.check_lean(run)
     return run
 
 

@@ -40,7 +40,7 @@ class GeneralRun(Run):
     REPORT = records.GENERAL_REPORT
     budget = 1_000_000  # events and scanned records: about a tenth of a second
     _SCRATCH = ("log_weights", "picks")
-    _ROLLOUT_COUNT = "next_row"
+    ROLLOUT_COUNT = "next_row"
 
     def __init__(
         self, config: PipelineConfig, *, draws: records.MemberDraws | None = None, **record: bool

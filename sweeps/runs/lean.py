@@ -35,7 +35,7 @@ class LeanRun(Run):
     REPORT = records.LEAN_REPORT
     budget = 2_000_000  # events: about a tenth of a second
     _SCRATCH = ("log_weights", "initial")
-    _ROLLOUT_COUNT = "next_rollout"
+    ROLLOUT_COUNT = "next_rollout"
 
     def __init__(self, config: PipelineConfig, *, draw_rollouts: int = 1 << 10, **record: bool) -> None:
         law = config.response_length

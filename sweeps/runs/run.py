@@ -21,14 +21,14 @@ from .result import PipelineResult, named, table_columns
 if TYPE_CHECKING:
     from typing import Self
 
-_TABLES = {"batches": "batch_rows", "timeline": "timeline_rows", "rollouts": "rollout_rows"}
+TABLES = {"batches": "batch_rows", "timeline": "timeline_rows", "rollouts": "rollout_rows"}
 _ROWS = {
     records.GROW_BATCHES: "batch_rows",
     records.GROW_TIMELINE: "timeline_rows",
     records.GROW_ROLLOUTS: "rollout_rows",
 }
 # A saved run holds plain arrays: whole numbers of its records under their own name, the others under these.
-_REAL_PARTS = {
+REAL_PARTS = {
     "state": "sums",
     "slots": "version_work",
     "groups": "group_factors",
@@ -129,7 +129,7 @@ class Run(ABC):
     @classmethod
     def from_arrays(cls, config: PipelineConfig, arrays: dict[str, np.ndarray]) -> Self:
         """Take up a saved run of the same configuration where it stopped."""
-        run = cls(config, **{table: len(arrays[name]) > 0 for table, name in _TABLES.items()})
+        run = cls(config, **{table: len(arrays[name]) > 0 for table, name in TABLES.items()})
         run.restore(arrays)
         return run
 
@@ -137,11 +137,11 @@ class Run(ABC):
         """Return the recorded rows of ``batches``, ``timeline`` or ``rollouts``; None where not asked for."""
         if not self.parameters[f"record_{table}"][0]:
             return None
-        name = _TABLES[table]
+        name = TABLES[table]
         rows: np.ndarray = getattr(self.held, name)
-        return rows[: self.state[self._ROLLOUT_COUNT if table == "rollouts" else name]]
+        return rows[: self.state[self.ROLLOUT_COUNT if table == "rollouts" else name]]
 
-    _ROLLOUT_COUNT: ClassVar[str]  # field of the state: recorded rows of rollouts
+    ROLLOUT_COUNT: ClassVar[str]  # field of the state: recorded rows of rollouts
 
     @property
     @abstractmethod
@@ -161,7 +161,7 @@ class Run(ABC):
     def tables(self, *, core: bool = False) -> dict[str, dict[str, np.ndarray]]:
         """Return what was recorded as named columns; `core`: as a sweep keeps it, the same for both loops."""
         found = {}
-        for table in _TABLES:
+        for table in TABLES:
             rows = self.rows(table)
             if rows is not None:
                 found[table] = table_columns(table, rows, self.config, core=core)
@@ -206,7 +206,7 @@ class Run(ABC):
 
     def _new_rows(self, batch: np.dtype, timeline: np.dtype, rollout: np.dtype) -> dict[str, np.ndarray]:
         """Make first rows for what is recorded."""
-        batches, of_timeline, rollouts = (self.parameters[f"record_{table}"][0] for table in _TABLES)
+        batches, of_timeline, rollouts = (self.parameters[f"record_{table}"][0] for table in TABLES)
         return {
             "batch_rows": np.zeros(64 * batches, batch),
             "timeline_rows": np.zeros(64 * of_timeline, timeline),
@@ -250,4 +250,4 @@ def _recorded(name: str, kind: np.dtype, arrays: dict[str, np.ndarray]) -> np.nd
 def _parts(name: str, kind: np.dtype) -> list[tuple[str, list[str]]]:
     """Name the saved parts of some records, and the fields of each."""
     whole, real = ([f for f in kind.names or () if kind[f].kind == letter] for letter in "if")
-    return [(name, whole), (_REAL_PARTS[name], real)] if real else [(name, whole)]
+    return [(name, whole), (REAL_PARTS[name], real)] if real else [(name, whole)]

@@ -18,6 +18,9 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
 
+_LONGEST_TEXT = 10_000
+_MOST_BITS = 1024  # of a whole number on the way to a comparison; a float ends there too
+
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -66,12 +69,18 @@ def kept_cells(constraint: str, columns: Mapping[str, Any], known: Mapping[str, 
     >>> kept_cells("max_lag + 1 >= sync_cadence", lags, {"sync_cadence": 2}).tolist()
     [False, True, True]
     """
+    if len(constraint) > _LONGEST_TEXT:
+        raise _refusal(constraint, f"must have at most {_LONGEST_TEXT:,} letters")
     try:
         tree = ast.parse(constraint.strip(), mode="eval")
-    except (SyntaxError, ValueError):
+        with np.errstate(all="ignore"):
+            kept = _value(tree.body, columns, known, constraint)
+    except (SyntaxError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
         raise _refusal(constraint, "must be a comparison") from None
-    with np.errstate(all="ignore"):
-        kept = _value(tree.body, columns, known, constraint)
+    except (RecursionError, MemoryError):  # what Python's parser raises too, at a depth of its own
+        raise _refusal(constraint, "must not be nested this deeply", "Write it with fewer signs.") from None
     kept = np.asarray(kept)
     if kept.dtype != np.bool_:
         raise _refusal(constraint, "must be true or false for each cell")
@@ -92,8 +101,8 @@ def _value(node: ast.AST, columns: Mapping[str, Any], known: Mapping[str, Any], 
         case ast.Name(id=name):
             return _named(name, columns, known, text)
         case ast.BinOp() if type(node.op) in _BINARY:
-            combine = _BINARY[type(node.op)]
-            return _applied(lambda: combine(recurse(node.left), recurse(node.right)), text)
+            combine = partial(_bounded, type(node.op), recurse(node.left), recurse(node.right))
+            return _applied(combine, text)
         case ast.UnaryOp(op=ast.USub()):
             return _applied(lambda: -recurse(node.operand), text)
         case ast.UnaryOp(op=ast.Not()):
@@ -111,6 +120,27 @@ def _value(node: ast.AST, columns: Mapping[str, Any], known: Mapping[str, Any], 
         case ast.Call(func=ast.Name(id=name), args=[_, _, *_], keywords=[]) if name in _CALLS:
             return _applied(lambda: reduce(_CALLS[name], [recurse(part) for part in node.args]), text)
     raise _refusal(text, "may use names, numbers, arithmetic, comparisons, and, or, not, min, max only")
+
+
+def _bounded(kind: type[ast.operator], left: Any, right: Any) -> Any:
+    """Calculate with two values whose result stays of a size that is had at once, and exact.
+
+    Python's whole numbers grow without a bound, those of an array wrap around at 64 bits without a word.
+    """
+    if not all(isinstance(side, int) or np.asarray(side).dtype.kind in "biuf" for side in (left, right)):
+        raise TypeError("only numbers are calculated with")
+    if isinstance(left, int) and isinstance(right, int):
+        bits = left.bit_length()
+        if kind is ast.Pow:
+            bits = max(0, bits - 1) * abs(right)
+        if max(bits, right.bit_length()) > _MOST_BITS:
+            raise OverflowError(f"a number has more than {_MOST_BITS} bits")
+    result = _BINARY[kind](left, right)
+    if np.asarray(result).dtype.kind in "iu" and not isinstance(result, int):
+        nearly = _BINARY[kind](np.asarray(left, float), np.asarray(right, float))
+        if np.any(np.abs(nearly) >= 2.0**63):
+            raise OverflowError("a number has more than 64 bits")
+    return result
 
 
 def _applied(compute: Callable[[], Any], text: str) -> Any:

@@ -194,6 +194,46 @@ def test_constraints_allow_nothing_else(text):
         kept_cells(text, {"x": np.array([1])}, {})
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x < 9**9**9",
+        "x < 2**1025",
+        "x < (2**1000) ** 2",
+        "x < 10**300 * 10**300 * 10**300",
+        "x < -(9**9**9)",
+        "x ** 64 > 1",  # wraps around to 0 at 64 bits
+        "x * 2**62 > 1",
+        "x + 9223372036854775807 > 1",
+        "x < 2.0 ** 9**4",
+        "x < 1e999 ** 'a'",
+        "kind * 10**9 == 'a'",
+        "'%1000000000d' % 5 == kind",
+        "'a' * 10**9 == kind",
+        "(" * 500 + "x" + ")" * 500 + " > 1",
+        "not " * 3000 + "x",
+        "-" * 5000 + "x > 0",
+        "x > 0 and " * 2000 + "x > 0",
+    ],
+)
+def test_a_constraint_that_would_grow_without_bound_is_refused_at_once(text):
+    with pytest.raises(ConfigError, match="constraints"):
+        kept_cells(text, {"x": np.array([2, 3]), "kind": np.array(["a", "b"])}, {})
+
+
+def test_large_numbers_that_are_exact_are_compared():
+    columns = {"x": np.array([2, 3])}
+    for text in (
+        "x < 2**1000",
+        "x ** 39 > 2**39",
+        "x * 2**61 > 2**62",
+        "x + 2**53 > 2**53 + 2",
+        "x ** 0.5 > 1.5",
+    ):
+        kept = kept_cells(text, columns, {})
+        assert kept.tolist() == [eval(text, {"x": 2}), eval(text, {"x": 3})], text
+
+
 def test_coordinates_are_numbers_or_whole_labels():
     laws = [LengthLaw.fixed(5), LengthLaw.lognormal(300, 0.6, 16, 2048)]
 
