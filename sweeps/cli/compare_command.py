@@ -62,7 +62,7 @@ def command(
     A preset's own knobs follow it: areal:max_head_offpolicyness=4. The same preset may come twice with
     other knobs. `lagsweep presets` lists the presets, `lagsweep presets NAME` their knobs.
     """
-    from ..compare.rows import comparison_rows
+    from ..compare.rows import check_against, comparison_rows
     from ..compare.systems import compare_systems, compared_systems, whole_workload
     from ..compare.text import comparison_text, workload_text
     from ..execute.progress import progress_for_terminal
@@ -77,6 +77,8 @@ def command(
         checked_page(page, *NAME)
     changes = changes_from_flags(flags)
     compared = compared_systems([read_system(text) for text in systems], changes, baseline=baseline)
+    if against is not None:
+        check_against(against, [system.label for system in compared])  # before anything runs
     progress = progress_for_terminal(quiet=quiet)
     with stop_at_safe_point() as stop:
         try:

@@ -6,6 +6,7 @@ seeds share (every rollout's length) drops out of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,6 +101,18 @@ def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=np.asarray(whole) > 0)
 
 
+def check_against(against: str, labels: Sequence[str]) -> None:
+    """Refuse a label that was not compared.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if not isinstance(against, str) or against not in labels:
+        hint = nearest(against, labels) or f"Compared are {', '.join(labels)}."
+        raise ConfigError("against", "must be one of the systems compared", against, hint)
+
+
 def comparison_rows(
     ds: xarray.Dataset, *, against: str | None = None, confidence: float = 0.95
 ) -> list[dict[str, Any]]:
@@ -127,9 +140,7 @@ def comparison_rows(
     systems = systems_of(ds)
     labels = [system.label for system in systems]
     against = labels[0] if against is None else against
-    if not isinstance(against, str) or against not in labels:
-        hint = nearest(against, labels) or f"Compared are {', '.join(labels)}."
-        raise ConfigError("against", "must be one of the systems compared", against, hint)
+    check_against(against, labels)
     reference = labels.index(against)
     values = _values(ds)
     rows = []

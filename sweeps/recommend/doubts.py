@@ -44,7 +44,7 @@ def doubts_about(
 
     spec = spec_of(ds)
     more = Commands(spec, ds, store)
-    found = [*_unfinished(ds, more)]
+    found = [*_unfinished(ds, more), *_left_out(table)]
     if comparison is None:
         return (*found, _nothing_admissible(table, reports, spec, more))
     if ds.sizes["seed"] < 2:
@@ -71,6 +71,24 @@ def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
         text = f"{failed:,} runs failed; their cells stand on fewer seeds."
         found.append(Doubt(text, more.run("--retry-failed") if more.store else None))
     return found
+
+
+def _left_out(table: ChoiceTable) -> list[Doubt]:
+    """Say which settings would keep every bound but stalled, or trained nothing, in every run."""
+    kept = np.isfinite(table.means) & ~table.works
+    for bound in table.bounds:
+        kept &= bound.met(table.levels[bound.name])
+    rows = np.flatnonzero(kept)
+    if not len(rows):
+        return []
+    some = "; ".join(describe_settings(table.settings_of(int(row))) for row in rows[:3])
+    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+    return [
+        Doubt(
+            f"Left out, since every run stalled or trained nothing: {some}{more}. "
+            "`lagsweep simulate` with such settings says why."
+        )
+    ]
 
 
 def _nothing_admissible(
