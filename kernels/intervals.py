@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._arguments import one_number
+from .errors import ConfigError
 
 
 def mean_interval(
@@ -32,6 +33,8 @@ def mean_interval(
     (2.0, 2.484)
     """
     share = one_number("confidence", confidence, above=0.0, maximum=1.0, way_out="Give 0.95.")
+    if share == 1:
+        raise ConfigError("confidence", "must be below 1", confidence, "Give 0.95.")
     return student(values, 0.5 + share / 2)
 
 

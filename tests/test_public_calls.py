@@ -5,6 +5,7 @@ The functions are listed, not named here: one that has no valid call in ``strate
 
 from __future__ import annotations
 
+import inspect
 import random
 from pathlib import Path
 
@@ -24,6 +25,19 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
 
 def test_every_public_function_has_a_valid_call():
     assert sorted(valid_calls()) == sorted(public_callables())
+
+
+def test_every_parameter_has_a_valid_value_that_an_odd_one_replaces():
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    left_out = {}
+    for name, function in public_callables().items():
+        parameters = inspect.signature(function).parameters.values()
+        wanted = {each.name for each in parameters if each.kind in named and each.name != "self"}
+        call = valid_calls()[name]
+        if not call.positional and not wanted <= set(call.keywords):
+            left_out[name] = wanted - set(call.keywords)
+
+    assert left_out == {}
 
 
 @pytest.mark.parametrize("name", sorted(public_callables()))

@@ -264,9 +264,11 @@ def paged_kv_cache(
     lengths = count("token_lengths", token_lengths)
     block = count("block_tokens", block_tokens, minimum=1)
     layers = count("num_layers", num_layers, minimum=1)
-    each = layers * token_layer_bytes(
+    one = token_layer_bytes(
         num_kv_heads, head_dim, element_bytes, None, scale_bytes_per_token_head, tensor_parallel
     )
+    check_shapes(num_layers=layers, num_kv_heads=one)
+    each = layers * one
     shape = check_shapes(token_lengths=lengths, block_tokens=block)
     if shape != lengths.shape:
         raise ConfigError("block_tokens", "must be one number", block_tokens, "Give one page size.")

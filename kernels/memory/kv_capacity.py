@@ -155,6 +155,7 @@ def group_cache_tokens(
     prompt = count("prompt_tokens", prompt_tokens)
     response = count("response_tokens", response_tokens)
     block = count("block_tokens", block_tokens, minimum=1)
+    check_shapes(prompt_tokens=prompt, block_tokens=block)
     shared = prompt.floor_divide(block) * block
     tail = prompt - shared
     if group_size is not None:

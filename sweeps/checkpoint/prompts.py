@@ -222,7 +222,7 @@ class PromptCursor:
 
 
 def _whole(name: str, value: Any) -> int:
-    number: int = checked(WholeNumber, name, value, low=0, high=2**63)
+    number: int = checked(WholeNumber, name, value, low=-(2**63), high=2**63)
     return number
 
 

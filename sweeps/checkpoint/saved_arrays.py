@@ -85,7 +85,7 @@ def check_shapes(run: Run, arrays: Any, growing: frozenset[str]) -> None:
 def check_common(run: Run) -> None:
     """Check what both loops keep alike: flags, times, versions, counts and rows."""
     state, parameters = run.state, run.parameters[0]
-    for name in state.dtype.names:
+    for name in state.dtype.names or ():
         if state.dtype[name].kind == "i":
             demand_within(f"state.{name}", state[name], -1, NEVER)
         else:

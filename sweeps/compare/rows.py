@@ -127,7 +127,7 @@ def comparison_rows(
     systems = systems_of(ds)
     labels = [system.label for system in systems]
     against = labels[0] if against is None else against
-    if against not in labels:
+    if not isinstance(against, str) or against not in labels:
         hint = nearest(against, labels) or f"Compared are {', '.join(labels)}."
         raise ConfigError("against", "must be one of the systems compared", against, hint)
     reference = labels.index(against)

@@ -181,6 +181,8 @@ def comparison_spec(systems: Sequence[System], seeds: Sequence[int] | int, name:
     name : str
         Of the sweep.
     """
+    if not systems:
+        raise ConfigError("systems", "must be at least one", [], "Give what compared_systems returns.")
     labels = [system_label(system.preset, system.knobs) for system in systems]
     return make_spec(workload_config(**systems[0].workload), {SYSTEM: labels}, seeds, name=name)
 

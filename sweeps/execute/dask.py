@@ -33,8 +33,15 @@ _POLL_SECONDS = 0.5
 _WORKERS_SECONDS = 2.0  # how often the number of workers is looked at
 LOST_SECONDS = 6.0  # without its scheduler, until a run ends; with the notice of it, under ten
 # What distributed raises, or puts into futures, when the scheduler is gone; by name, as it is an extra.
-_SIGNS_OF_LOSS = ("CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError")
-_SIGNS_OF_LOSS += ("ClosedClientError",)
+_SIGNS_OF_LOSS = frozenset(
+    (
+        "CancelledError",
+        "FutureCancelledError",
+        "FuturesCancelledError",
+        "CommClosedError",
+        "ClosedClientError",
+    )
+)
 _GO_ON = "Give the same command again, on a cluster that answers; what is finished is kept."
 
 Submit = Callable[[Any], "tuple[Any, str, Any] | None"]

@@ -304,7 +304,8 @@ class LengthLaw(FrozenLaw):
     def grouped(cls, tokens: Sequence[int], groups: Sequence[Any]) -> LengthLaw:
         """Keep together the rollouts that share a prompt: ``groups`` holds one id per length."""
         lengths = lengths_from("tokens", tokens)
-        rows = TraceRows.of_groups(lengths, listed("groups", groups, "Give one id a row."))
+        ids = tuple(groups) if isinstance(groups, str) else listed("groups", groups, "Give one id a row.")
+        rows = TraceRows.of_groups(lengths, ids)
         return cls._from_rows(rows, name=f"grouped({lengths.size} rows)")
 
     @classmethod

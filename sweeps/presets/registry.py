@@ -51,7 +51,7 @@ def find_preset(name: str) -> Preset:
     """
     presets = all_presets()
     if not isinstance(name, str) or name not in presets:
-        hint = nearest(str(name), presets) or f"Known: {', '.join(presets)}."
+        hint = nearest(name, presets) or f"Known: {', '.join(presets)}."
         raise ConfigError("preset", "must be a known preset", name, hint)
     return presets[name]
 

@@ -348,7 +348,13 @@ def open_sweep(path: str | Path) -> xarray.Dataset:
     from .dataset import dataset_of
 
     folder = path_of("path", path)
-    return dataset_of(SweepStore(folder.parent if folder.name == ZARR_NAME else folder, same_law=False))
+    return dataset_of(_to_be_read(folder.parent if folder.name == ZARR_NAME else folder))
+
+
+def _to_be_read(folder: Path) -> SweepStore:
+    """Open a store whose values are read later, maybe from another working folder."""
+    open_files(folder)  # what is no store is told by the name that was given
+    return SweepStore(folder.absolute(), same_law=False)
 
 
 def read_table(path: str | Path, table: str) -> polars.LazyFrame:
@@ -369,6 +375,6 @@ def read_table(path: str | Path, table: str) -> polars.LazyFrame:
     from .dataset import table_of
 
     return table_of(
-        SweepStore(path_of("path", path), same_law=False),
+        _to_be_read(path_of("path", path)),
         text_of("table", table, "Name a table of the store."),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...kernels.errors import ConfigError
 from ..execute.plan import Part
 from ..execute.units import unit_name
 
@@ -78,6 +79,10 @@ class VerifyReport:
         self, kind: str, where: str, what: str, unit: Unit | None = None, stray: Path | None = None
     ) -> None:
         """Note a finding; `unit` is the one that it is about, `stray` a file that is too much."""
+        if unit is not None and not (
+            isinstance(unit, tuple) and len(unit) == 2 and isinstance(unit[0], Part)
+        ):
+            raise ConfigError("unit", "must be a part and a place in it", unit, "Leave it out.")
         self.findings.append(Finding(kind, where, what))
         if unit is not None:
             self.wrong_units.add((unit[0].name, unit_name(unit[1])))

@@ -659,7 +659,9 @@ def _kernel_calls() -> dict[str, Call]:
     finding = k.contract.ContractFinding
     calls |= {
         "combined_mask": Call({"keep": [1, 0]}, ([[1, 1], [1, 1]], [[1, 0], [1, 1]])),
-        "ContractFinding": Call({"parts": ls.Finding("a", "b"), "code": "c", "severity": "error"}),
+        "ContractFinding": Call(
+            {"parts": ls.Finding("a", "b"), "code": "c", "severity": "error", "occurrences": 1}
+        ),
         "ContractFinding.as_dict": Call(target=lambda: finding(ls.Finding("a", "b"), "code", "error")),
         "ContractFinding.within": Call(
             {"place": "x."}, target=lambda: finding(ls.Finding("a", "b"), "c", "error")
@@ -801,7 +803,7 @@ def _sweep_calls() -> dict[str, Call]:
     names = {"throughput": "trained_tokens_per_second", "ess": "mean_expected_normalized_ess"}
     spec = Lazy(_spec)
     keywords: dict[str, dict[str, Any]] = {
-        "PipelineConfig": dict(BASE.to_dict()) | {"limits": (), "duration_seconds": 20.0},
+        "PipelineConfig": BASE.to_dict(full=True),
         "PipelineConfig.from_dict": {"plain": BASE.to_dict()},
         "SweepSpec": {
             "base": BASE,
@@ -813,6 +815,7 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "until": None,
+            "runner": None,
         },
         "advance_run": {"run": Lazy(_run), "until_seconds": 10.0},
         "all_presets": {},
@@ -986,8 +989,14 @@ def _owned_calls() -> dict[str, Call]:
         "SweepSpec.run": Call({"threads": 1, "store": None}, target=_spec),
         "SweepSpec.to_json": Call(target=_spec),
         "SweepSpec.to_plain": Call(target=_spec),
+        "VerifyReport": Call(
+            {"folder": Path("x"), "complete": True, "findings": [], "notes": [], "repairs": []}
+            | {"wrong_units": set(), "stray_files": [], "units": 1, "units_done": 1, "chunks": 1}
+            | {"runs_checked": 1}
+        ),
         "VerifyReport.add": Call(
-            {"kind": "x", "where": "y", "what": "z"}, target=lambda: ls.verify_store(_store(), sample=1)
+            {"kind": "x", "where": "y", "what": "z", "unit": None, "stray": None},
+            target=lambda: ls.verify_store(_store(), sample=1),
         ),
     }
     return calls

@@ -8,6 +8,7 @@ import os
 import pickle
 import shutil
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -553,3 +554,13 @@ def test_a_cancelled_run_keeps_no_old_files_that_matter(tmp_path):
 
     assert not (folder / "kept").exists()
     assert verify_store(folder, everything=True).findings == []
+
+
+def test_a_dataset_opened_by_a_relative_path_is_read_from_another_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_into_store(spec(), Path("sweep"))
+    opened, elsewhere = open_sweep("sweep"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+
+    assert (opened["status"].values == 1).all()
