@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..results.shown import shown_everywhere
 from .style import IN_PAGE, ON_PAPER
 
 
@@ -23,7 +24,8 @@ def specification(chart: Any) -> dict[str, Any]:
     with debug_mode(False):
         found: dict[str, Any] = _with_own_names(chart.to_dict(validate=False), {})
     found.pop("config", None)
-    return found
+    shown: dict[str, Any] = shown_everywhere(found)
+    return shown
 
 
 def _with_own_names(spec: Any, names: dict[str, str]) -> Any:

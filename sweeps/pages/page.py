@@ -19,6 +19,7 @@ from ..charts.images import specification
 from ..charts.style import BLUE, BY_VARIABLES, plain_value
 from ..checks import path_of
 from ..frame_files import checked_folder
+from ..results.shown import shown_text
 
 if TYPE_CHECKING:
     import jinja2
@@ -126,7 +127,7 @@ def linked_page(
         "scales": scales or {},
         "charts": charts,
         "tables": rows.tables,
-        "labels": {str(cell): label for cell, label in labels(rows.cells()).items()},
+        "labels": {str(cell): shown_text(label) for cell, label in labels(rows.cells()).items()},
         "look": BY_VARIABLES,
     }
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub asks for a snippet
@@ -140,7 +141,7 @@ def page(template: str, title: str, **values: Any) -> bytes:
     from markupsafe import Markup
 
     style = Markup(_asset("report.css"))  # our own file
-    found = {"data": None, "scripts": (), "title": title, "style": style, **values}
+    found = {"data": None, "scripts": (), "title": shown_text(title), "style": style, **values}
     return _templates().get_template(template).render(found).encode("utf-8")
 
 
@@ -154,6 +155,8 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # Whole sentences are not cut; the names in them are, where they are put in.
+        finalize=lambda value: shown_text(value, None, lines=True) if type(value) is str else value,
     )
     found.filters["page_colour"] = lambda colour: "var(--blue)" if colour == BLUE else colour
     return found

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from .shown import shown_text
+
 
 def missing(value: Any) -> bool:
     """Tell whether a number is none at all."""
@@ -28,7 +30,7 @@ def number(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, int | float):
         return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
-    return str(value)
+    return shown_text(str(value))
 
 
 def formatted(value: Any, form: str) -> str:

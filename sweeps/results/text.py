@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from .numbers import missing, number
+from .shown import shown_text
 from .words import axis_heading, describe_settings
 
 WIDTH = 80
@@ -60,7 +61,7 @@ def grid(
     ────  ─────
     cap       7
     """
-    everything = [header, *lines]
+    everything = [[shown_text(cell, None, lines=True) for cell in line] for line in (header, *lines)]
     widths = [max(len(part) for cell in column for part in cell.split("\n")) for column in zip(*everything)]
     if width is not None:
         _narrow(widths, everything, left, width)

@@ -232,29 +232,6 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
         pass
 
 
-def _forget_the_package():
-    import sys
-
-    for name in [name for name in sys.modules if name.split(".")[0] == "lagsweep"]:
-        del sys.modules[name]
-    sys.modules["lagsweep"] = None
-
-
-def test_a_worker_without_the_package_is_told_within_ten_seconds(tmp_path):
-    import cloudpickle
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with connect("local", 1) as client:
-            cloudpickle.register_pickle_by_value(__import__(__name__))  # the workers have no tests either
-            client.run(_forget_the_package)
-            began = time.monotonic()
-            with pytest.raises(StoreError, match="dask: must have workers with the same packages"):
-                run_into_store(spec(), tmp_path / "sweep", unit_runs=12, executor=client)
-    assert time.monotonic() - began < 10
-    run_into_store(spec(), tmp_path / "sweep")
-
-
 def test_a_scheduler_that_is_lost_is_told_within_ten_seconds(tmp_path):
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
     file = tmp_path / "scheduler.json"
