@@ -7,6 +7,9 @@ and llvmlite's versions, ``NUMBA_BOUNDSCHECK`` and ``NUMBA_OPT``. The folder lie
 cache folder (``LAGSWEEP_CACHE_DIR`` names another), never in site-packages, and only our own functions use
 it: ``NUMBA_CACHE_DIR`` and the caches of the user's functions stay as they are.
 
+A file of the cache that was cut or altered is not run: the kernel is compiled again, with one note. A folder
+that cannot be written (a full disk) means no cache, with one note.
+
 Of all files in ``kernels/`` this one alone reads files and the environment.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import sys
 import tempfile
 import warnings
@@ -25,7 +29,7 @@ from typing import Any
 import llvmlite
 import numba
 from numba.core import config as numba_config
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
 _KERNELS_PACKAGE = __package__
 
@@ -82,12 +86,7 @@ def cache_folder() -> Path | None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        warnings.warn(
-            f"LAGSWEEP_CACHE_DIR: compiled kernels cannot be kept in {folder} ({error}). They are compiled "
-            "again in each process; name a writable folder to change that.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _tell_unwritable(folder, str(error))
         return None
     return folder
 
@@ -120,8 +119,70 @@ class _CacheImpl(CompileResultCacheImpl):
     _locator_classes = [_Locator]  # noqa: RUF012  (Numba's own class attribute)
 
 
+class _SealedFiles(IndexDataCacheFile):
+    """A kernel's files in the cache: code behind its digest, and none of a file that was cut or altered.
+
+    Numba unpickles and runs whatever lies there. What cannot be read is as if it were not there: the kernel
+    is compiled again and the file replaced.
+    """
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return dict(super()._load_index())
+        except Exception:  # of a damaged pickle, anything
+            _tell_unreadable(self._cache_path)
+            return {}
+
+    def _save_data(self, name: str, data: Any) -> None:
+        content = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(hashlib.sha256(content).digest() + content)
+
+    def _load_data(self, name: str) -> Any:
+        sealed = Path(self._data_path(name)).read_bytes()
+        digest, content = sealed[:32], sealed[32:]
+        if hashlib.sha256(content).digest() != digest:
+            _tell_unreadable(self._cache_path)
+            raise OSError(f"{name} was cut or altered")  # which Numba takes for a file that is gone
+        return pickle.loads(content)
+
+
 class _KernelCache(FunctionCache):
     _impl_class = _CacheImpl
+
+    def __init__(self, py_func: Callable[..., Any]) -> None:
+        super().__init__(py_func)
+        self._cache_file = _SealedFiles(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, or say once that it cannot be kept: the kernel runs all the same."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            _tell_unwritable(Path(self._cache_path), error.strerror or str(error))
+
+
+@cache
+def _tell_unreadable(folder: str) -> None:
+    warnings.warn(
+        f"LAGSWEEP_CACHE_DIR: some compiled kernels in {folder} were cut or altered and are compiled again.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+@cache
+def _tell_unwritable(folder: Path, reason: str) -> None:
+    warnings.warn(
+        f"LAGSWEEP_CACHE_DIR: compiled kernels cannot be kept in {folder} ({reason}). They are compiled "
+        "again in each process; name a writable folder to change that.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = True) -> Any:

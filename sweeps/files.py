@@ -15,8 +15,8 @@ import errno
 import os
 import secrets
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -64,7 +64,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     sync_folder(target.parent)
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a regular file for reading; a pipe, a device or a folder is refused without waiting for it.
 
     Parameters

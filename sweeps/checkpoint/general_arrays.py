@@ -70,8 +70,8 @@ def _check_state(run: GeneralRun) -> None:
     demand_within("state.idle_cause", state.idle_cause, 0, len(held.slot_ticks) - 1)
     demand_within("state.trainer_cause", state.trainer_cause, 0, records.TRAINER_CAUSES - 1)
     demand_within("state.cost", state.cost, 0, NEVER // 2)
-    counts = ("next_number", "next_group", "next_admission", "next_row", "started", "places")
-    counts += ("publications", "popped_batches", "popped_groups", "trained_batches", "in_flight_tokens")
+    counts = ["next_number", "next_group", "next_admission", "next_row", "started", "places"]
+    counts += ["publications", "popped_batches", "popped_groups", "trained_batches", "in_flight_tokens"]
     for name in counts:
         demand_within(f"state.{name}", state[name], 0, LARGEST_COUNT)
     demand_within("state.needed", state.needed, 0, max(1, int(parameters.batch_groups)))
@@ -138,7 +138,8 @@ def _check_fields_of_groups(run: GeneralRun) -> None:
 def _walk(run: GeneralRun, name: str, field: str, first: int, kinds: tuple[int, ...]) -> list[int]:
     """Follow a list of groups to its end; every group is of these states, and none comes twice."""
     following = run.held.groups[field].tolist()
-    found, record = [], int(first)
+    found: list[int] = []
+    record = int(first)
     demand_within(f"state.{name}", record, 0, len(following) - 1)
     while record != 0 and len(found) < len(following):
         found.append(record)
@@ -277,8 +278,8 @@ def _check_slots(run: GeneralRun) -> None:
     slots, size = held.slots, int(parameters.group_size)
     idle = idle_slots(slots["idle_stack"][: state.idle], int(parameters.slots))
     phases = slots["phase"]
-    known = (records.TAIL, records.DECODING, records.DUE, records.OFF_CLOCK)
-    known = known if parameters.virtual_clock else (records.TIMED,)
+    moving = [records.TAIL, records.DECODING, records.DUE, records.OFF_CLOCK]
+    known = moving if parameters.virtual_clock else [records.TIMED]
     demand(((phases == records.EMPTY) == idle).all(), "slots.phase", "must be empty in idle slots alone")
     demand(np.isin(phases[~idle], known).all(), "slots.phase", "must be one of this run's clock")
     busy = np.flatnonzero(~idle)

@@ -202,7 +202,7 @@ def _seed_sequence(saved: dict[str, Any]) -> np.random.SeedSequence:
     return np.random.SeedSequence(**saved)
 
 
-def _refuse_bad_state(given: dict[str, Any], taken: dict[str, Any]) -> None:
+def _refuse_bad_state(given: Any, taken: Any) -> None:
     """Refuse a state that NumPy took but that makes it read past its arrays, or draw for ever.
 
     NumPy checks types and sizes when a state is set, but not the position in a block of draws.

@@ -160,7 +160,8 @@ def _restored(config: PipelineConfig, engine: Any, arrays: Any) -> Run:
         rule = "must be true, but for a run of level 1"
         raise CheckpointError("state.engine", rule, engine, "Give one made by simulation_checkpoint.")
     loop: type[GeneralRun] | type[LeanRun] = GeneralRun if engine else LeanRun
-    run = loop(config, **recorded_tables(arrays))
+    recorded: Any = recorded_tables(arrays)
+    run = loop(config, **recorded)
     check_shapes(run, arrays, general_arrays.GROWING if engine else lean_arrays.GROWING)
     run.restore(arrays)
     if isinstance(run, GeneralRun):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, LagsweepError
+from ...kernels.errors import ConfigError, LagsweepError, StoreError
 from ..runs.many import Cancelled
 from ..runs.status import EXCLUDED
 from ..spec.carried import spec_from_text
@@ -31,6 +31,18 @@ WINDOW_PER_WORKER = 4
 ALLOWED_FAILURES = 10  # every unit assigned to a dying worker is suspect, not only the running one
 _POLL_SECONDS = 0.5
 _WORKERS_SECONDS = 2.0  # how often the number of workers is looked at
+LOST_SECONDS = 6.0  # without its scheduler, until a run ends; with the notice of it, under ten
+# What distributed raises, or puts into futures, when the scheduler is gone; by name, as it is an extra.
+_SIGNS_OF_LOSS = frozenset(
+    (
+        "CancelledError",
+        "FutureCancelledError",
+        "FuturesCancelledError",
+        "CommClosedError",
+        "ClosedClientError",
+    )
+)
+_GO_ON = "Give the same command again, on a cluster that answers; what is finished is kept."
 
 Submit = Callable[[Any], "tuple[Any, str, Any] | None"]
 Accept = Callable[[Any, Any], None]
@@ -68,7 +80,7 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
             )
             address = stack.enter_context(cluster)
         try:
-            client = Client(address, timeout="20s")
+            client = Client(address, timeout=f"{LOST_SECONDS}s")
         except OSError as error:
             raise ConfigError(
                 "--dask", f"must be a scheduler that answers: {error}", address, "Check address and port."
@@ -95,6 +107,8 @@ def run_on_cluster(
     ------
     UnitsLost
         If a unit killed its workers again and again.
+    StoreError
+        If the scheduler is gone, or a worker has not the packages of the units.
     """
     lost: list[str] = []
     for (name, item), result in windowed(client, submit, cancel):
@@ -103,12 +117,44 @@ def run_on_cluster(
         elif type(result).__name__ == "KilledWorker":
             lost.append(name)
             progress.failure(f"lost: unit {name} killed every worker that took it")
+        elif isinstance(_first_cause(result), ImportError):
+            rule = f"must have workers with the same packages, {_first_cause(result)}"
+            raise StoreError("dask", rule, name, "Install the same lagsweep on all of them.") from result
+        elif type(result).__name__ in _SIGNS_OF_LOSS:
+            raise _lost_scheduler(client) from result
         else:
             raise result
     if lost:
         raise UnitsLost(
             "dask", "units killed their workers; the others are done", lost, "Give the same command again."
         )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What an error came from: distributed wraps what a graph's arrival raises."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _lost_scheduler(client: Any) -> StoreError:
+    address = getattr(getattr(client, "scheduler", None), "address", "")
+    return StoreError("dask", "must keep its scheduler, which does not answer any more", address, _GO_ON)
+
+
+@contextlib.contextmanager
+def _told_of_loss(client: Any) -> Iterator[None]:
+    """Word what distributed raises when its scheduler is gone."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ in _SIGNS_OF_LOSS or (isinstance(error, OSError) and _is_lost(client)):
+            raise _lost_scheduler(client) from error
+        raise
+
+
+def _is_lost(client: Any) -> bool:
+    return getattr(client, "status", "running") != "running"
 
 
 def fill_on_cluster(
@@ -151,32 +197,40 @@ def windowed(client: Any, submit: Submit, cancel: threading.Event) -> Iterator[t
     from distributed import wait
 
     under_way: dict[Any, tuple[Any, ...]] = {}
-    more, window, asked = True, 0, 0.0
+    more, window, asked, seen = True, 0, 0.0, time.monotonic()
     try:
         while more or under_way:
-            if time.monotonic() - asked > _WORKERS_SECONDS:  # a question to the scheduler each time
-                window = WINDOW_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
-                asked = time.monotonic()
-            while more and len(under_way) < window:
-                submitted = submit(client)
-                if submitted is None:
-                    more = False
-                else:
-                    under_way[submitted[0]] = submitted[1:]
-            if not under_way:
-                return
-            with contextlib.suppress(TimeoutError):
-                wait(list(under_way), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+            if not _is_lost(client):
+                seen = time.monotonic()
+            elif time.monotonic() - seen > LOST_SECONDS:
+                raise _lost_scheduler(client)
+            with _told_of_loss(client):
+                if time.monotonic() - asked > _WORKERS_SECONDS:  # a question to the scheduler each time
+                    window = WINDOW_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
+                    asked = time.monotonic()
+                while more and len(under_way) < window:
+                    submitted = submit(client)
+                    if submitted is None:
+                        more = False
+                    else:
+                        under_way[submitted[0]] = submitted[1:]
+                if not under_way:
+                    return
+                with contextlib.suppress(TimeoutError):
+                    wait(list(under_way), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
             if cancel.is_set():
                 raise Cancelled("the sweep was asked to stop")
             for future in [future for future in under_way if future.done()]:
                 item = under_way.pop(future)
-                error = future.exception()
-                yield item, (error if error is not None else future.result())
+                with _told_of_loss(client):
+                    error = future.exception()
+                    result = error if error is not None else future.result()
+                yield item, result
                 future.release()
     finally:
-        for future in under_way:
-            future.cancel()
+        if not _is_lost(client):
+            for future in under_way:
+                future.cancel()
 
 
 def run_here(work: UnitWork) -> None:

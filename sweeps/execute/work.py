@@ -139,10 +139,14 @@ def run_block(
     cancel: threading.Event | None,
     on_progress: Callable[[int], None] | None = None,
 ) -> BatchResult:
-    """Run configurations at seeds; a run that raises becomes a failure of that run, and the rest go on."""
+    """Run configurations at seeds; a run that raises becomes a failure of that run, and the rest go on.
+
+    What the machine lacks (memory, a disk, a file) is no run's failure: another machine would do the run. It
+    ends the sweep, and the run stays undone.
+    """
     try:
         return simulate_batch(configs, seeds, record=record, cancel=cancel, on_progress=on_progress)
-    except Cancelled:
+    except (Cancelled, MemoryError, OSError):
         raise
     except Exception as error:
         if len(configs) * len(seeds) == 1:

@@ -4,7 +4,7 @@ The lock is an advisory lock of the operating system on the file ``lock``, which
 the process ends, however it ends. The file's content says who holds it, for the message. A file left by a
 killed run holds no lock and is taken over. Where another machine wrote it and the file system shares no
 locks between machines, its time of change, renewed every few seconds while the run lives, tells a living
-holder from a dead one.
+holder from a dead one; a time in the future is set to now, so that it grows old if nobody renews it.
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ class StoreLock:
             self._file.close()
             raise self._refusal(holder) from None
         if holder and holder.get("host") != socket.gethostname() and age < STALE_SECONDS:
+            if age < 0:
+                # A clock ahead of ours, or one that was: a living holder renews the time within seconds, of a
+                # dead one it now grows old.
+                os.utime(self._file.fileno())
             self._file.close()
             raise self._refusal(holder)
         if holder:

@@ -85,8 +85,8 @@ def run_into_store(
 
     progress = progress or Progress()
     thread_count(executor, threads)  # refused before anything is written
-    compile_first(spec.base, progress)
-    with _faults_of_the_disk(folder):
+    with _faults_of_the_machine(folder):
+        compile_first(spec.base, progress)
         store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress, rerun=rerun)
         with lock:
             try:
@@ -106,10 +106,13 @@ def run_into_store(
 
 
 @contextlib.contextmanager
-def _faults_of_the_disk(folder: Path) -> Iterator[None]:
-    """Say what the disk does not do as an error of the store; what is finished is kept."""
+def _faults_of_the_machine(folder: Path) -> Iterator[None]:
+    """Say what disk or memory do not do as an error of the store; what is finished is kept."""
     try:
         yield
+    except MemoryError as error:
+        way_out = "Give the same command with fewer --threads, or where there is more; it goes on."
+        raise StoreError("store", "cannot grow: out of memory", str(folder), way_out) from error
     except OSError as error:
         if error.errno is None or isinstance(error, ConnectionError):
             raise  # of a cluster

@@ -185,6 +185,62 @@ def test_an_unwritable_folder_means_no_cache_and_one_warning(copied_package, tmp
     assert "LAGSWEEP_CACHE_DIR: compiled kernels cannot be kept" in outcome.stderr
 
 
+def _damage(cache: Path, suffix: str, change) -> None:
+    for path in cache.rglob(f"*{suffix}"):
+        path.write_bytes(change(path.read_bytes()))
+
+
+@pytest.mark.parametrize("suffix", [".nbc", ".nbi"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        lambda content: content[:40],
+    ],
+)
+def test_a_file_that_was_cut_or_altered_is_compiled_again_with_one_note(
+    copied_package, tmp_path, suffix, change
+):
+    cache = tmp_path / "cache"
+    _run(copied_package, cache, CALL)
+    _damage(cache, suffix, change)
+
+    outcome = _run(copied_package, cache, HITS)
+    again = _run(copied_package, cache, HITS)
+
+    assert outcome.stdout.split() == ["41", "0"]
+    assert outcome.stderr.count("RuntimeWarning") == 1
+    assert "were cut or altered and are compiled again" in outcome.stderr
+    assert (again.stdout.split(), again.stderr) == (["41", "1"], "")
+
+
+def test_a_file_that_is_gone_is_compiled_again(copied_package, tmp_path):
+    _run(copied_package, tmp_path / "cache", CALL)
+    for path in (tmp_path / "cache").rglob("*.nbc"):
+        path.unlink()
+
+    outcome = _run(copied_package, tmp_path / "cache", HITS)
+
+    assert (outcome.stdout.split(), outcome.stderr) == (["41", "0"], "")
+
+
+def test_a_full_cache_folder_means_no_cache_and_one_note(copied_package, tmp_path):
+    full = (
+        "import errno\nfrom numba.core import caching\n"
+        "def dump(self, data):\n    raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "caching.IndexDataCacheFile._dump = dump\n"
+    )
+
+    outcome = _run(copied_package, tmp_path / "cache", full + CALL)
+
+    assert outcome.stdout.split() == ["41"]
+    assert outcome.stderr.count("RuntimeWarning") == 1
+    assert "cannot be kept" in outcome.stderr
+    assert "No space left on device" in outcome.stderr
+
+
 def test_two_rooms_may_hold_files_and_functions_of_one_name(copied_package, tmp_path):
     kernels = copied_package / "lagsweep" / "kernels"
     for room, factor in (("left", 2), ("right", 3)):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -227,6 +230,65 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
         connect("tcp://127.0.0.1:1"),
     ):
         pass
+
+
+def _forget_the_package():
+    import sys
+
+    for name in [name for name in sys.modules if name.split(".")[0] == "lagsweep"]:
+        del sys.modules[name]
+    sys.modules["lagsweep"] = None
+
+
+def test_a_worker_without_the_package_is_told_within_ten_seconds(tmp_path):
+    import cloudpickle
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with connect("local", 1) as client:
+            cloudpickle.register_pickle_by_value(__import__(__name__))  # the workers have no tests either
+            client.run(_forget_the_package)
+            began = time.monotonic()
+            with pytest.raises(StoreError, match="dask: must have workers with the same packages"):
+                run_into_store(spec(), tmp_path / "sweep", unit_runs=12, executor=client)
+    assert time.monotonic() - began < 10
+    run_into_store(spec(), tmp_path / "sweep")
+
+
+def test_a_scheduler_that_is_lost_is_told_within_ten_seconds(tmp_path):
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
+    file = tmp_path / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = subprocess.Popen([*command, "--scheduler-file", file], **quiet)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", file, "--no-nanny"], **quiet
+    )
+    try:
+        while not file.exists():
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+
+        class EndScheduler(Progress):
+            ended = 0.0
+
+            def block(self, unit, runs, seconds):
+                if not self.ended:
+                    scheduler.kill()
+                    self.ended = time.monotonic()
+
+        progress = EndScheduler()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with connect(address) as client, pytest.raises(StoreError, match="dask: must keep its scheduler"):
+                run_into_store(
+                    spec(seeds=200), tmp_path / "sweep", unit_runs=6, executor=client, progress=progress
+                )
+        assert time.monotonic() - progress.ended < 10
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    assert SweepStore(tmp_path / "sweep").journal.records
 
 
 def test_workers_compute_on_one_numba_thread_each(client):

@@ -200,6 +200,37 @@ def test_a_full_disk_is_told_and_resumed(tmp_path, monkeypatch, undisturbed):
     resume(tmp_path / "sweep", undisturbed)
 
 
+@pytest.mark.parametrize("executor", ["serial", "threads"])
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (MemoryError(), "cannot grow: out of memory"),
+        (OSError(errno.EIO, "Input/output error", "x"), "cannot be used: Input/output error"),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), "cannot be used: Permission denied"),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_what_the_machine_lacks_is_no_failed_run(tmp_path, monkeypatch, undisturbed, fault, said, executor):
+    from lagsweep.sweeps.execute import work
+
+    real, calls = work.simulate_batch, [0]
+
+    def sometimes(configs, seeds, **options):
+        calls[0] += 1
+        if calls[0] == 3:
+            raise fault
+        return real(configs, seeds, **options)
+
+    monkeypatch.setattr(work, "simulate_batch", sometimes)
+    with pytest.raises(StoreError, match=said):
+        run_into_store(SPEC, tmp_path / "sweep", unit_runs=UNIT_RUNS, executor=executor)
+    monkeypatch.undo()
+    lines = (tmp_path / "sweep" / "journal.jsonl").read_text()
+    assert '"failed":' not in lines.replace('"failed":0,', "")
+
+    resume(tmp_path / "sweep", undisturbed)
+
+
 @pytest.mark.parametrize("line", [1, 2, 4])
 def test_a_damaged_line_of_the_journal_means_its_unit_is_run_again(tmp_path, undisturbed, line):
     folder = tmp_path / "sweep"

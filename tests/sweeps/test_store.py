@@ -323,6 +323,22 @@ def test_a_lock_of_another_machine_counts_while_it_is_renewed(tmp_path, age, ref
         lock.release()
 
 
+@pytest.mark.parametrize("ahead", [86_400.0, 7_200.0, 90.0])
+def test_a_lock_dated_ahead_is_taken_over_when_nobody_renews_it(tmp_path, ahead, monkeypatch):
+    (tmp_path / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere"}))
+    then = time.time() + ahead
+    os.utime(tmp_path / "lock", (then, then))
+    with pytest.raises(StoreError, match="clears by itself within 60 s"):
+        StoreLock(tmp_path)
+    assert abs((tmp_path / "lock").stat().st_mtime - time.time()) < 30
+
+    monkeypatch.setattr(locks, "STALE_SECONDS", 0.0)  # as a minute later
+    time.sleep(0.02)
+    lock = StoreLock(tmp_path)
+    assert lock.took_over == "process 1 on elsewhere"
+    lock.release()
+
+
 def test_a_held_lock_is_renewed(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "BEAT_SECONDS", 0.01)
     lock = StoreLock(tmp_path)
