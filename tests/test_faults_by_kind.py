@@ -269,7 +269,23 @@ def test_what_ends_at_the_horizon_counts(workers, place):
     assert result.updates == report["expected"]["updates"][place]
 
 
-def test_the_limit_on_the_lag_says_which_update_it_holds_for():
+@pytest.mark.parametrize("updates", [1, 2, 4])
+def test_the_limit_on_the_lag_holds_for_the_first_update_of_a_batch(updates):
     assert REPORTS["stale-15"]["expected"]["or"].startswith("a refusal or a note")
-    field = ls.PipelineConfig.model_fields["max_policy_lag"]
-    assert "of a batch's updates the first" in str(field.description)
+    rules = {
+        "batch_groups": 8,
+        "batch_tokens": None,
+        "max_policy_lag": 0,
+        "limits": [("started", "published", 16)],
+    }
+    config = ls.PipelineConfig(
+        updates_per_batch=updates,
+        sync_every_updates=updates,
+        duration_seconds=300,
+        max_queue_tokens=None,
+        **rules,
+    )
+
+    assert ls.simulate_pipeline(config).max_lag_observed == updates - 1
+    page = (Path(__file__).parents[1] / "docs" / "generation-and-rules.md").read_text("utf-8")
+    assert "`max_policy_lag` holds for a batch's first update" in page

@@ -162,9 +162,7 @@ class PipelineConfig(BaseModel):
     batch_tokens: TokenCount | None = _setting(2500, "tokens that a training batch reaches")
     train_overhead_seconds: NonNegative = _setting(1.0, "fixed part of a training step")
     train_tokens_per_second: Positive = _setting(350.0, "training speed")
-    max_policy_lag: CountFromZero = _setting(
-        2, "largest lag, in versions, that may be trained; of a batch's updates the first"
-    )
+    max_policy_lag: CountFromZero = _setting(2, "largest lag, in versions, that may be trained")
     sync_every_updates: Count = _setting(1, "publish every so many updates")
     sync_seconds: NonNegative = _setting(1.0, "from the start of a publication to its visibility")
     drift_per_version: Annotated[RealNumber, Field(ge=0, le=10)] = _setting(

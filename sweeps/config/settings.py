@@ -54,7 +54,7 @@ class Settings(TypedDict, total=False):
     train_tokens_per_second: Real
     """training speed"""
     max_policy_lag: Whole
-    """largest lag, in versions, that may be trained; of a batch's updates the first"""
+    """largest lag, in versions, that may be trained"""
     sync_every_updates: Whole
     """publish every so many updates"""
     sync_seconds: Real

@@ -91,7 +91,7 @@ def axis_description(field: str) -> str:
     Examples
     --------
     >>> axis_description("max_policy_lag")
-    "largest lag, in versions, that may be trained; of a batch's updates the first"
+    'largest lag, in versions, that may be trained'
     >>> axis_description("system")
     'the real system whose rules hold: a preset, with its knobs'
     """
