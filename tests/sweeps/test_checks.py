@@ -69,7 +69,7 @@ REAL = {
     "a field": lambda value: PipelineConfig(sync_seconds=value),
     "an axis's value": lambda value: checked_axis("sync_seconds", [value]),
     "an axis's end": lambda value: expand("sync_seconds", {"from": 0, "to": value, "count": 2}),
-    "an axis's step": lambda value: expand("sync_seconds", {"from": 0, "to": 9, "step": value}),
+    "an axis's step": lambda value: expand("sync_seconds", {"from": 0, "to": 15, "step": value}),
     "a preset's knob": lambda value: preset_config("verl_fully_async", staleness_threshold=value),
     "a preset's workload": lambda value: preset_config("areal", train_tokens_per_second=value),
     "seconds": SecondsLaw.fixed,
