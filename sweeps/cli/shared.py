@@ -48,10 +48,10 @@ def config_from_options(options: dict[str, Any]) -> Any:
 
 def tell_compiling(config: Any, quiet: bool) -> None:
     """Say that kernels are compiled, when they are."""
-    from ..execute.compiling import kernels_are_kept
+    from ..execute.compiling import COMPILING, kernels_are_kept
 
     if not quiet and not kernels_are_kept(config.is_level_1):
-        click.echo("compiling the kernels; this happens once and takes ten seconds to a minute", err=True)
+        click.echo(COMPILING, err=True)
 
 
 def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:

@@ -10,6 +10,8 @@ from ..config.config import PipelineConfig
 from ..runs.many import simulate_batch
 from .progress import Progress, duration
 
+COMPILING = "compiling the kernels; this happens once and takes ten seconds to a minute"
+
 
 def compile_first(config: PipelineConfig, progress: Progress) -> float:
     """Compile the kernels that a configuration needs, if they are not kept from an earlier run.
@@ -29,7 +31,7 @@ def compile_first(config: PipelineConfig, progress: Progress) -> float:
     if kernels_are_kept(config.is_level_1):
         return 0.0
 
-    progress.note("compiling the kernels; this happens once and takes ten seconds to a minute")
+    progress.note(COMPILING)
     began = time.perf_counter()
     simulate_batch([config.replace(stop_after_updates=1)], np.zeros(1, np.uint64))
     seconds = time.perf_counter() - began

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, Self
 
 
-class FrozenLaw:
+class FrozenLaw(ABC):
     """Equality, hash, copies and pickles of a frozen law, a dataclass; the content decides, not the name."""
 
+    @abstractmethod
     def _identity(self) -> tuple[Any, ...]:
         """Return what makes two laws of one class equal."""
-        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -30,11 +30,6 @@ TABLE_DIGEST_BYTES = 8
 _LEFTOVERS = (UNFINISHED, ".tmp")  # the second: of older versions
 
 
-def table_path(folder: Path, table: str) -> Path:
-    """Name the folder of a table's parts."""
-    return folder / TABLES_NAME / table
-
-
 def part_name(table: str, work_name: str) -> str:
     """Name the file of one unit's rows, inside the store."""
     return f"{TABLES_NAME}/{table}/unit-{work_name}.parquet"

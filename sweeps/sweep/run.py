@@ -21,10 +21,9 @@ from ..execute.plan import CELLS, Part, guessed_run_seconds, plan_parts, total_r
 from ..execute.progress import Progress, checked_progress
 from ..execute.rounds import run_rounds
 from ..execute.threads import run_units, thread_count
-from ..execute.work import UnitArrays, UnitWork, new_arrays, one_unit, tell_failures
+from ..execute.work import UnitArrays, UnitWork, new_arrays, one_unit, recording, tell_failures
 from ..results.dataset import build_dataset
 from ..results.masks import masks_of
-from ..runs.many import Record
 from ..runs.status import DONE
 from ..spec.make import make_spec
 from ..spec.reading import read_spec_file
@@ -157,8 +156,7 @@ def _fill_on_threads(
     spec: SweepSpec, results: Results, threads: int, progress: Progress, cancel: threading.Event
 ) -> None:
     def execute(part: Part, arrays: UnitArrays, todo: np.ndarray) -> None:
-        record = Record(rollouts=spec.masks and part.name == CELLS)
-        work = UnitWork(part, (0,) * len(part.layout.shape), arrays, todo, record)
+        work = UnitWork(part, (0,) * len(part.layout.shape), arrays, todo, recording(spec, part))
         run_units(
             [work] if work.runs else [],
             runs=work.runs,
