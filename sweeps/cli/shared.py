@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..json_text import json_text
+from ..results.words import cut_note
 from ..runs.status import DONE, FAILED, STATUS_NAMES
 from .config_flags import changes_from_flags, preset_from_flags
 
@@ -106,7 +107,9 @@ def remarks(dataset: Any) -> list[str]:
         lines.append(
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
-    if spec_of(dataset).baseline and "baseline_status" not in dataset:
+    spec = spec_of(dataset)
+    lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]
+    if spec.baseline and "baseline_status" not in dataset:
         lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")
     return lines
 

@@ -10,6 +10,7 @@ from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..json_text import plain_data
 from .numbers import missing
 from .text import aligned, bar, wrapped
+from .words import cut_note
 
 if TYPE_CHECKING:
     from ..runs.result import PipelineResult
@@ -125,6 +126,9 @@ def _notes(result: PipelineResult) -> list[str]:
     notes = [halt[0].upper() + halt[1:]] if halt else []
     if not result.metrics["updates"]:
         notes.append("No update completed in the measured time, so there is nothing to average.")
+    cut = cut_note(config.response_length)
+    if cut:
+        notes.append(f"{cut}.")
     notes.append(
         f"ESS assumes drift_per_version = {config.drift_per_version:g}; small batches flatter "
         "normalized_ess, not the expected one."

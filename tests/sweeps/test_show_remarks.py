@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lagsweep import PipelineConfig, run_sweep
+from lagsweep import LengthLaw, PipelineConfig, run_sweep
 from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.cli.shared import print_result, remarks
 
@@ -44,3 +44,18 @@ def test_a_failed_baseline_exits_with_1(tmp_path, monkeypatch, capsys):
 
     assert print_result(ds, folder, as_json=False) == 1
     assert "failed: 0 runs, and 1 of the sequential baseline" in capsys.readouterr().err
+
+
+def test_a_law_that_is_mostly_cut_is_said(capsys):
+    cut, whole = LengthLaw.geometric(mean=9000, maximum=1000), LengthLaw.fixed(500)
+    ds = run_sweep(BASE, {"response_length": [cut, whole], "max_lag": [1, 2]}, seeds=2, progress=False)
+
+    assert [line for line in remarks(ds) if "cut" in line] == [
+        "note: 89% of the responses of geometric(9000) are cut at its maximum, 1,000 tokens"
+    ]
+    with pytest.raises(SystemExit):
+        main(["simulate", "--law", "geometric:9000:1000"])
+    assert "89% of the responses" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["simulate", "--law", "lognormal:9000:0.8"])
+    assert "would cut 97% of the responses" in capsys.readouterr().err
