@@ -138,7 +138,7 @@ class LengthLaw(FrozenLaw):
     ) -> LengthLaw:
         """Lognormal: ``F(x) = ndtr((log x - log median) / sigma)``, clipped to minimum … maximum tokens.
 
-        The maximum is 2,048 where it is left out, which is refused if it would cut 5 % of the responses or more.
+        A left-out maximum is 2,048, and is refused where that would cut 5 % of the responses or more.
         """
         median = one_real("median", median, above=0)
         sigma = one_real("sigma", sigma, above=0, way_out="Use LengthLaw.fixed for a law without spread.")
@@ -146,10 +146,11 @@ class LengthLaw(FrozenLaw):
         x = np.arange(low, high + 1) + 0.5
         with np.errstate(over="ignore"):  # a law without spread: 0 or 1
             values = normal_distribution((np.log(x) - math.log(median)) / sigma)
-        if maximum is None and values[-1] <= 1.0 - _MOST_CUT_BY_DEFAULT:
+        cut = 1.0 - values[-1]
+        if maximum is None and cut >= _MOST_CUT_BY_DEFAULT:
             raise ConfigError(
                 "maximum",
-                f"must be given: the default, {high:,} tokens, would cut {1.0 - values[-1]:.0%} of the responses",
+                f"must be given: the default, {high:,} tokens, would cut {cut:.0%} of the responses",
                 None,
                 "Give the longest response, as an engine's limit.",
             )
