@@ -207,7 +207,7 @@ def too_short_for_an_update(config: PipelineConfig) -> str:
     Examples
     --------
     >>> too_short_for_an_update(PipelineConfig(batch_tokens=120_000, rollout_workers=64))
-    'a batch takes 38 s to make and 344 s to train, and the run lasts 120 s'
+    'a batch takes 40.1 s to make and 344 s to train, and the run lasts 120 s'
     >>> too_short_for_an_update(PipelineConfig())
     ''
     """

@@ -77,7 +77,7 @@ def test_a_run_too_short_for_one_update_says_what_an_update_takes(capsys):
 
 
 def test_a_long_run_without_an_update_is_not_called_too_short():
-    base = BASE.replace(max_queue_tokens=500, duration_seconds=2000)
+    base = BASE.replace(batch_tokens=9000, max_queue_tokens=500, duration_seconds=2000)
     lines = remarks(run_sweep(base, {"max_lag": [1, 2]}, seeds=2, progress=False))
 
     assert any("trained nothing in any run: 2 of 2" in line for line in lines)
