@@ -72,6 +72,7 @@ from .records import (
     TRAINER_PUBLICATION,
     TRAINER_RUNNING_GROUPS,
 )
+from .stops import starts_are_stopped
 from .ticks import ticks
 from .trainer import (
     _finish_batch_kernel,
@@ -322,7 +323,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         state.settling = 1
         now = state.now
         while state.idle > 0:
-            if state.stopped == 1:
+            if starts_are_stopped(state):
                 state.idle_cause = SLOTS_PUBLICATION
                 break
             record = state.starting

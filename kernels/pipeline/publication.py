@@ -37,6 +37,7 @@ from .records import (
     NEVER,
     PAUSE,
 )
+from .stops import STOPPED_BY_PUBLICATION, let_decoding_go, stop_decoding
 from .ticks import ticks
 
 ticks_of = jit(inline=True)(ticks)
@@ -88,7 +89,7 @@ def _channel_kernel(parameters, state, arrays, measured):
             state.channel = CHANNEL_TRANSFER
             state.publication_time = state.now + parameters.sync_ticks
             if style >= PAUSE:
-                state.stopped = 1
+                stop_decoding(state, STOPPED_BY_PUBLICATION)
             if style == ABORT:
                 _abort_kernel(parameters, state, arrays)
         if state.publication_time > state.now:
@@ -103,7 +104,7 @@ def _channel_kernel(parameters, state, arrays, measured):
         state.published = state.publication_version
         state.channel = CHANNEL_FREE
         state.publication_time = NEVER
-        state.stopped = 0
+        let_decoding_go(state, STOPPED_BY_PUBLICATION)
         state.publications += 1
         if measured:
             state.syncs += 1

@@ -199,7 +199,7 @@ GENERAL_STATE = _record(
     "clock",  # tick up to which work is accounted
     "work",  # W, the virtual work clock
     "decoding",  # rollouts decoding now
-    "stopped",  # 1: a publication has stopped decoding
+    "stopped",  # reasons for which decoding stands still, as bits of .stops
     "version",
     "published",
     "channel",

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kernels.pipeline import records
 from ...kernels.pipeline.records import NEVER
+from ...kernels.pipeline.stops import STOPPED_BY_PUBLICATION
 from ..runs.general import LARGEST_LIVE_ROLLOUTS, GeneralRun
 from .saved_arrays import (
     LARGEST_COUNT,
@@ -62,7 +63,7 @@ def check_general(run: GeneralRun) -> None:
 
 def _check_state(run: GeneralRun) -> None:
     held, state, parameters = run.held, run.state, run.parameters[0]
-    for name in ("settling", "stopped", "training", "cap_closed"):
+    for name in ("settling", "training", "cap_closed"):
         demand_within(f"state.{name}", state[name], 0, 1)
     demand_within("state.event", state.event, 0, len(records.EVENT_NAMES) - 1)
     demand_within("state.freed", state.freed, -1, parameters.slots - 1)
@@ -85,8 +86,8 @@ def _check_publication(run: GeneralRun) -> None:
     transfers = state.channel == records.CHANNEL_TRANSFER
     rule = "must be set during a transfer alone"
     demand(transfers == (state.publication_time != NEVER), "state.publication_time", rule)
-    stops = transfers and style >= records.PAUSE
-    demand(state.stopped == stops, "state.stopped", f"must be {int(stops)}", int(state.stopped))
+    stops = STOPPED_BY_PUBLICATION if transfers and style >= records.PAUSE else 0
+    demand(state.stopped == stops, "state.stopped", f"must be {stops}", int(state.stopped))
     if state.channel != records.CHANNEL_FREE:
         version = state.publication_version
         demand_within("state.publication_version", version, state.published, state.version)
