@@ -12,7 +12,7 @@ from oracle.made_up_sweeps import ESS, THROUGHPUT, made_up, noise
 from oracle.small_sweeps import small_base
 from scipy import stats
 
-from lagsweep import frontier, paired_difference, run_sweep
+from lagsweep import PipelineConfig, frontier, paired_difference, run_sweep
 from lagsweep.errors import ConfigError
 from lagsweep.kernels.intervals import mean_interval
 from lagsweep.sweeps.laws.lengths import LengthLaw
