@@ -18,7 +18,6 @@ from .groups import decile_of, free_record, is_ranked, leave_live, leave_queue
 from .metrics import LAG_BINS
 from .records import (
     CHANNEL_FREE,
-    FULL_RATE,
     GROUP_POPPED,
     H_DEQUEUE,
     H_DEQUEUE_SYNCS,
@@ -33,9 +32,6 @@ from .records import (
     STARTED,
     TRAINED,
 )
-from .ticks import ticks
-
-ticks_of = jit(inline=True)(ticks)
 
 
 @jit(inline=True, counted=False)
@@ -122,30 +118,12 @@ def _take_batch_kernel(parameters, state, seed, arrays):
                 arrays.rollout_rows[members[member].row].outcome = IN_TRAINING
     groups[head].batch_groups = count
     groups[head].batch_tokens = tokens
+    groups[head].fetched = state.now + parameters.fetch_ticks
     state.popped_tokens += tokens
     state.popped_batches += 1
     state.popped_groups += count
     state.prefetched += 1
     state.cost += count
-
-
-@jit(inline=True, counted=False)
-def start_step(parameters, state, groups):
-    """Begin the step of the oldest batch taken."""
-    head = state.popped_head
-    rollouts = groups[head].batch_groups * parameters.group_size
-    tokens = groups[head].batch_tokens + parameters.prompt_tokens * rollouts
-    length = ticks_of(parameters.train_overhead + np.float64(tokens) / parameters.train_rate)
-    state.prefetched -= 1
-    state.training = 1
-    state.training_start = state.now
-    state.training_version = state.version
-    state.training_publications = state.publications
-    if parameters.slow_train_rate == FULL_RATE:
-        state.training_time = state.now + length
-    else:
-        state.rest_ticks = length
-        state.rest_parts = 0
 
 
 @jit(inline=True, counted=False)

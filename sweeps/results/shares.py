@@ -58,7 +58,9 @@ def shares_of(read: object, known: set[object], count: int) -> list[dict[str, di
     left = np.maximum(0.0, mean("generated_tokens") - trained - discarded)
     found = {"trained_tokens": trained, "discarded_tokens": discarded, "left": left}
     if "slots_busy_seconds" in known:
-        found |= {name: mean(name) for group in ("trainer", "slots") for name in CAUSES[group]}
+        found |= {
+            name: mean(name) for group in ("trainer", "slots") for name in CAUSES[group] if name in known
+        }
     else:
         training, busy = mean("trainer_utilization"), mean("rollout_utilization")
         found |= {"trainer_busy_seconds": training, "trainer_batch_seconds": 1 - training}

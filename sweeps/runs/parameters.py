@@ -59,6 +59,7 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
     slow_rate = int(np.floor(FULL_RATE / (1.0 + config.train_slowdown_when_generating) + 0.5))
     slows_down = config.decode_slowdown_per_rollout > 0
     stops = publication in ("pause", "abort")
+    takes_turns = not config.generation_while_training or config.evaluation_stops_generation
     slot_bits = max(1, (config.rollout_workers - 1).bit_length())
     return {
         "sequential": sequential,
@@ -80,7 +81,7 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "law_minimum": law.minimum,
         "law_maximum": law.maximum,
         "overhead_ticks": ticks(config.rollout_overhead_seconds),
-        "virtual_clock": slows_down or stops or slow_rate < FULL_RATE,
+        "virtual_clock": slows_down or stops or takes_turns or slow_rate < FULL_RATE,
         "work_unit": FULL_RATE if slows_down else 1,
         "slow_train_rate": slow_rate,
         "prompt_tokens": config.prompt_tokens,
@@ -98,6 +99,12 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "requeue": config.stale_action == "requeue",
         "redraw": config.redraw_on_requeue,
         "cancel": config.cancel_in_flight,
+        "holds": config.queue_overflow == "hold",
+        "fetch_ticks": ticks(config.fetch_seconds),
+        "evaluation_every": config.evaluation_every_updates or 0,
+        "evaluation_ticks": ticks(config.evaluation_seconds),
+        "evaluation_stops": config.evaluation_stops_generation,
+        "training_stops": not config.generation_while_training,
         "environment": _environment(config),
     }
 
@@ -115,6 +122,7 @@ def _physics(config: PipelineConfig) -> dict[str, float]:
         "filter": config.filter_probability,
         "resume_seconds": config.resume_seconds,
         "reprefill_rate": config.reprefill_tokens_per_second or 0.0,
+        "train_spread": config.train_spread,
     }
 
 

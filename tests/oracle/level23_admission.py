@@ -27,7 +27,7 @@ class Admission:
 
     def rooms(self):
         """Groups that each limit still lets in."""
-        popped = sum(len(batch.groups) for batch in [*self.prefetched, *([self.step] if self.step else [])])
+        popped = sum(len(batch.groups) for batch in [*self.prefetched, *self.in_hand()])
         finished = len(self.queue) + popped + self.trained_groups
         per_batch = self.s["batch_groups"]
         updates = self.s["updates_per_batch"]
@@ -49,7 +49,9 @@ class Admission:
     def closed_by(self):
         """The first gate that closes the next admission, by name; None when it is open."""
         if self.sequential:
-            if self.step is not None or self.publication is not None:
+            if self.in_hand() or self.publication is not None:
+                return "sequential"
+            if self.evaluation_end is not None and self.s["evaluation_stops_generation"]:
                 return "sequential"
             promised = self.queue_tokens() + sum(member.tokens for member in self.in_slots())
             return None if promised < self.s["batch_tokens"] else "sequential"
@@ -78,6 +80,10 @@ class Admission:
     def trainer_binding(self):
         if self.step is not None:
             return "busy"
+        if self.fetching is not None:
+            return "fetch"
+        if self.evaluation_end is not None:
+            return "evaluation"
         if self.trainer_is_blocked():
             return "publication"
         if self.queue_holds_enough():
@@ -85,11 +91,15 @@ class Admission:
         return "batch"
 
     def settle(self):
+        self.let_held_join()
         self.trainer_may_start()
+        while self.held and self.queue_has_room():
+            self.let_held_join()
+            self.trainer_may_start()
         while self.idle:
             member = self.next_waiting_member()
             if member is not None:
-                if self.decoding_is_stopped():
+                if self.starts_are_stopped():
                     return
                 self.start_rollout(member)
             elif self.closed_by() is None:
