@@ -29,7 +29,7 @@ from .clock import (
     set_key,
     work_of,
 )
-from .draws import _draw_member_kernel, draw_ahead, noise_bits
+from .draws import _draw_member_kernel, draw_ahead, noise_bits, segment_of
 from .groups import (
     _drop_group_kernel,
     _drop_stale_kernel,
@@ -142,6 +142,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         and parameters.environment == NO_ENVIRONMENT
         and parameters.prompt_sigma == 0.0
         and parameters.filter == 0.0
+        and parameters.segments == 0
     )
     last_time = min(until, parameters.horizon)
     if state.ended == 1:
@@ -396,8 +397,10 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     )
             else:
                 tokens, environment, noise = _draw_member_kernel(
-                    parameters, seed, number, tables, draws, groups, record, position
+                    parameters, seed, number, tables, draws, groups, record, position, state.published
                 )
+                if parameters.segments > 0 and (now > warmup or warmup == 0):
+                    arrays.segment_starts[segment_of(tables, state.published)] += 1
             if position == 0 or state.published < groups[record].version:
                 groups[record].version = state.published
 

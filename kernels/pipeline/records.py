@@ -134,6 +134,7 @@ PARAMETERS = _record(
     "evaluation_ticks",
     "evaluation_stops",  # 1: an evaluation stops decoding
     "training_stops",  # 1: a training step stops decoding
+    "segments",  # of a law by version; 0: one law
     real=(
         "decode_rate",
         "rollout_overhead",
@@ -150,6 +151,20 @@ PARAMETERS = _record(
     ),
 )
 LIMIT = _record("finished", "done", "groups")  # finished 1: the count is "finished"
+# A law that holds from a published version on: its table and guide, or the rows of its pairs, are a part of
+# the arrays of all segments.
+SEGMENT = _record(
+    "version",
+    "minimum",
+    "maximum",
+    "cdf_start",
+    "cdf_end",
+    "guide_start",
+    "guide_end",
+    "rows_start",
+    "rows_end",  # its start: no pairs
+    real=("mean_tokens",),
+)
 
 _BATCH_SUMS = (
     "queue_token_ticks",
@@ -414,6 +429,11 @@ class Tables(NamedTuple):
     trace_group_starts: np.ndarray  # int64[g + 1]
     trace_group_of_row: np.ndarray  # int64[r]
     decile_edges: np.ndarray  # int64[9]: quantiles of the length law at 0.1…0.9
+    segments: np.ndarray  # SEGMENT[n]: of a law by version, in the order of versions
+    segment_cdf: np.ndarray  # float64[…]
+    segment_guide: np.ndarray  # int64[…]
+    segment_tokens: np.ndarray  # int64[…]
+    segment_ticks: np.ndarray  # int64[…]
 
 
 class GeneralArrays(NamedTuple):
@@ -428,6 +448,7 @@ class GeneralArrays(NamedTuple):
     histograms: np.ndarray  # int64[H_COUNT, LAG_BINS]
     slot_ticks: np.ndarray  # int64[SLOTS_FIRST_LIMIT + n]
     trainer_ticks: np.ndarray  # int64[TRAINER_CAUSES]
+    segment_starts: np.ndarray  # int64[n]: measured starts of rollouts by segment of a law by version
     batch_rows: np.ndarray  # GENERAL_BATCH[b]
     timeline_rows: np.ndarray  # GENERAL_TIMELINE[t]
     rollout_rows: np.ndarray  # GENERAL_ROLLOUT[n]

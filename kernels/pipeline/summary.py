@@ -118,11 +118,11 @@ def lean_metrics_kernel(parameters, state, metrics):
 
 
 @jit
-def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_ticks):
+def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_ticks, tables):
     """Write the metrics of a run of the general loop that has reached its end.
 
-    parameters PARAMETERS[1], arrays GeneralArrays; metrics GENERAL_REPORT[1] is filled; slot_ticks and
-    trainer_ticks, copies of those of `arrays`, are closed at the end.
+    parameters PARAMETERS[1], arrays GeneralArrays, tables Tables; metrics GENERAL_REPORT[1] is filled;
+    slot_ticks and trainer_ticks, copies of those of `arrays`, are closed at the end.
     """
     parameters = parameters[0]
     state = arrays.state[0]
@@ -148,7 +148,7 @@ def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_tick
     metrics.discarded_rollouts = state.discarded_groups * parameters.group_size
     metrics.in_training_tokens = state.popped_tokens
     _write_groups_kernel(state, arrays.groups, metrics)
-    _write_lags_kernel(parameters, state, metrics)
+    _write_lags_kernel(state, metrics, _law_mean(parameters, arrays.segment_starts, tables.segments))
 
     metrics.slots_busy_seconds = slot_ticks[SLOTS_BUSY] / 1e6
     metrics.slots_publication_seconds = slot_ticks[SLOTS_PUBLICATION] / 1e6
@@ -202,8 +202,30 @@ def _write_groups_kernel(state, groups, metrics):
 
 
 @jit
-def _write_lags_kernel(parameters, state, metrics):
-    """Write mean lags of the trained rollouts, and how their mean length differs."""
+def _law_mean(parameters, starts, segments):
+    """Return the law's mean in tokens; of a law by version the segments', by the rollouts that started."""
+    if parameters.segments == 0:
+        return parameters.mean_tokens
+    mean = math.nan
+    total = 0.0
+    count = np.int64(0)
+    for segment in range(segments.shape[0]):
+        if starts[segment] == 0:
+            continue
+        if count == 0:
+            mean = segments[segment].mean_tokens  # exactly, where it is the only one
+            total = mean * np.float64(starts[segment])
+            count = starts[segment]
+        else:
+            total += segments[segment].mean_tokens * np.float64(starts[segment])
+            count += starts[segment]
+            mean = total / np.float64(count)
+    return mean
+
+
+@jit
+def _write_lags_kernel(state, metrics, law_mean):
+    """Write mean lags of the trained rollouts, and how their mean length differs from the law's."""
     rollouts = np.float64(state.trained_rollouts)
     trained_mean = _ratio(np.float64(state.trained_tokens), rollouts)
     left_mean = _ratio(np.float64(state.left_tokens), np.float64(state.left_rollouts))
@@ -214,5 +236,5 @@ def _write_lags_kernel(parameters, state, metrics):
     metrics.mean_rollout_lag_publications = _ratio(np.float64(state.sync_lag_training_sum), rollouts)
     metrics.mean_end_lag = _ratio(np.float64(state.lag_end_sum), rollouts)
     metrics.mean_token_lag = _ratio(state.token_lag_sum, np.float64(state.trained_tokens))
-    metrics.length_bias_law = trained_mean / parameters.mean_tokens
+    metrics.length_bias_law = trained_mean / law_mean
     metrics.length_bias_drawn = trained_mean / left_mean

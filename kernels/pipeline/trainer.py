@@ -12,7 +12,7 @@ import numpy as np
 
 from .._jit import jit
 from ..draws.philox import philox_rounds, uniform_from_word
-from .draws import noise_from_bits
+from .draws import noise_from_bits, segment_of
 from .ess import batch_ess, exp_saturating
 from .groups import decile_of, free_record, is_ranked, leave_live, leave_queue
 from .metrics import LAG_BINS
@@ -184,7 +184,10 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
             own_spread = spread
             own_inflation = inflation
             if exponent != 0.0 and lag > 0:
-                own_spread = spread * (np.float64(tokens) / parameters.mean_tokens) ** exponent
+                mean_tokens = parameters.mean_tokens
+                if parameters.segments > 0:
+                    mean_tokens = tables.segments[segment_of(tables, behaviour)].mean_tokens
+                own_spread = spread * (np.float64(tokens) / mean_tokens) ** exponent
                 own_inflation = exp_saturating(own_spread * own_spread)
             log_weight = 0.0
             if lag > 0:

@@ -326,10 +326,13 @@ class PipelineConfig(BaseModel):
 
     @property
     def is_level_1(self) -> bool:
-        """Whether every option of levels 2 and 3 is at its default; a trace of pairs belongs to level 2."""
+        """Whether every option of levels 2 and 3 is at its default; pairs and schedules belong to level 2."""
         defaults = _defaults()
-        return self.response_length.paired_seconds is None and all(
-            getattr(self, name) == defaults[name] for name in _higher_level_fields()
+        law = self.response_length
+        return (
+            law.paired_seconds is None
+            and not law.segments
+            and all(getattr(self, name) == defaults[name] for name in _higher_level_fields())
         )
 
 

@@ -119,7 +119,7 @@ def _level_2(config: PipelineConfig) -> list[Finding]:
                 "Shorten the run, or switch the slowdown off.",
             )
         )
-    if config.environment_seconds is not None and config.response_length.paired_seconds is not None:
+    if config.environment_seconds is not None and config.response_length.brings_seconds:
         found.append(
             Finding(
                 "environment_seconds",

@@ -16,6 +16,7 @@ from ...kernels._arguments import instance, real_numbers
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
+from ..laws.lengths import LengthLaw
 from .result import PipelineResult, Row
 
 if TYPE_CHECKING:
@@ -185,8 +186,8 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     mean = float(np.dot(share, np.maximum(np.round(seconds * 1e6), 1.0))) / 1e6
     tail = ticks(config.rollout_overhead_seconds) / 1e6
     decode = max(0.0, mean - tail)
-    if law.paired_seconds is not None:
-        tail += float(np.mean(law.paired_seconds))
+    if law.brings_seconds:
+        tail += _seconds_of_rows(law)
     elif config.environment_seconds is not None:
         tail += config.environment_seconds.mean_seconds
     slots = config.rollout_workers
@@ -205,6 +206,13 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
         generation = max(generation, step + _decode_share(generation, per_rollout, tail))
     updates = config.updates_per_batch
     return PhaseBounds(generation / updates, training / updates)
+
+
+def _seconds_of_rows(law: LengthLaw) -> float:
+    """Return the mean seconds that a law brings; of a law by version with equal weights."""
+    laws = [part for _, part in law.segments] or [law]
+    seconds = [0.0 if one.paired_seconds is None else float(np.mean(one.paired_seconds)) for one in laws]
+    return sum(seconds) / len(seconds)
 
 
 def _training_seconds(config: PipelineConfig, step: float) -> float:

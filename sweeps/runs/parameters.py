@@ -11,6 +11,7 @@ from ...kernels.pipeline import records
 from ...kernels.pipeline.records import FULL_RATE
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
+from ..laws.lengths import LengthLaw
 
 NO_CAP = 2**60
 _PUBLICATIONS = {
@@ -105,6 +106,7 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "evaluation_ticks": ticks(config.evaluation_seconds),
         "evaluation_stops": config.evaluation_stops_generation,
         "training_stops": not config.generation_while_training,
+        "segments": len(law.segments),
         "environment": _environment(config),
     }
 
@@ -148,6 +150,7 @@ def general_tables(config: PipelineConfig) -> records.Tables:
         ),
         *_trace(config),
         np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64),
+        *segment_tables(law),
     )
     return records.Tables(*map(_read_only, tables))
 
@@ -193,3 +196,26 @@ def _read_only(table: np.ndarray) -> np.ndarray:
 
 def _ticks_of(seconds: np.ndarray) -> np.ndarray:
     return np.array([ticks(float(value)) for value in seconds], np.int64)
+
+
+def segment_tables(law: LengthLaw) -> tuple[np.ndarray, ...]:
+    """Put the tables and rows of a law by version one after another; empty for any other law."""
+    rows, cdfs, guides, tokens, seconds = (
+        [],
+        [_NO_REALS[:0]],
+        [_NO_GUIDE[:0]],
+        [_NO_GUIDE[:0]],
+        [_NO_GUIDE[:0]],
+    )
+    for version, part in law.segments:
+        starts = [sum(map(len, arrays)) for arrays in (cdfs, guides, tokens)]
+        cdfs.append(part.cdf)
+        guides.append(part.guide)
+        if part.paired_tokens is not None and part.paired_seconds is not None:
+            tokens.append(part.paired_tokens)
+            seconds.append(_ticks_of(part.paired_seconds))
+        ends = [sum(map(len, arrays)) for arrays in (cdfs, guides, tokens)]
+        places = [place for pair in zip(starts, ends) for place in pair]
+        rows.append((version, part.minimum, part.maximum, *places, part.mean_tokens))
+    joined = (np.concatenate(arrays) for arrays in (cdfs, guides, tokens, seconds))
+    return np.array(rows, records.SEGMENT), *joined

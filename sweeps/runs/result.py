@@ -19,6 +19,7 @@ from ...kernels.pipeline.metrics import (
 )
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
+from ..laws.lengths import LengthLaw
 
 if TYPE_CHECKING:
     import polars
@@ -330,9 +331,6 @@ def _timeline_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.n
 
 
 def _rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
-    law = config.response_length
-    # No end of sequence have those at the maximum of a law that really was cut.
-    truncated = (rows["tokens"] == law.maximum) & law.cut_at_maximum
     return {
         "number": rows["number"].copy() if "number" in (rows.dtype.names or ()) else np.arange(len(rows)),
         "tokens": rows["tokens"].copy(),
@@ -342,8 +340,19 @@ def _rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.n
         # A batch counts once its step completes.
         "lag": np.where(rows["outcome"] == records.TRAINED, rows["lag"], -1),
         "outcome": np.array(records.OUTCOME_NAMES)[rows["outcome"]],
-        "truncated": truncated,
+        "truncated": _truncated(rows, config.response_length),
     }
+
+
+def _truncated(rows: np.ndarray, law: LengthLaw) -> np.ndarray:
+    """Tell which rollouts have no end of sequence: those at the maximum of a law that really was cut."""
+    if not law.segments:
+        cut: np.ndarray = (rows["tokens"] == law.maximum) & law.cut_at_maximum
+        return cut
+    firsts, laws = zip(*law.segments)
+    segment = np.searchsorted(firsts, rows["version"], side="right") - 1
+    largest = np.array([one.maximum for one in laws])[segment]
+    return (rows["tokens"] == largest) & np.array([one.cut_at_maximum for one in laws])[segment]
 
 
 def _rollout_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:

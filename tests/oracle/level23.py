@@ -46,6 +46,7 @@ class Run(Trainer, Admission, Report):
         self.fetching = None  # a Batch that the trainer has in hand before its step
         self.evaluation_end, self.evaluation_is_due = None, False
         self.steps_begun = 0
+        self.law_starts = []  # (time, law) of every rollout
         self.prefetched = []
         self.running, self.queue, self.requeued = [], [], []
         self.held = []  # groups that a full queue did not take, each with the member that keeps its slot

@@ -135,7 +135,9 @@ class Admission:
             member.number = self.next_number
             self.next_number += 1
         words = self.words.block(member.number)
-        tokens, paired_seconds = self.law.draw(uniform(words[0]))
+        law = self.law.at(self.published)
+        self.law_starts.append((self.now, law))
+        tokens, paired_seconds = law.draw(uniform(words[0]))
         if self.law.groups is not None:
             members = member.group.members
             first = self.words.block(members[0].number)
@@ -144,7 +146,7 @@ class Admission:
         if sigma > 0:
             z = normal(self.group_words.block(member.group.number)[0])
             scaled = tokens * math.exp(sigma * z - sigma * sigma / 2)
-            tokens = min(max(math.floor(scaled + 0.5), self.law.minimum), self.law.maximum)
+            tokens = min(max(math.floor(scaled + 0.5), law.minimum), law.maximum)
         member.tokens = tokens
         member.noise = normal(words[1])
         total = max(
@@ -156,7 +158,7 @@ class Admission:
         if environment is not None:
             index = bisect.bisect_right(environment["cdf"], uniform(words[2]))
             member.tail += ticks(environment["values"][index])
-        elif self.law.rows is not None:
+        elif law.rows is not None:
             member.tail += ticks(paired_seconds)
         member.behaviour_version = member.end_version = self.published
         member.start_version = self.version
@@ -178,6 +180,6 @@ class Admission:
             "end": None,
             "lag": None,
             "outcome": "running",
-            "truncated": self.law.cut and tokens == self.law.maximum,
+            "truncated": law.cut and tokens == law.maximum,
         }
         self.rollouts.append(member.row)

@@ -55,6 +55,7 @@ class Law:
     """The table of lengths, or the rows of a trace of (tokens, seconds)."""
 
     def __init__(self, law):
+        self.segments = [(first, Law(part)) for first, part in law.get("segments", ())]
         self.rows, self.groups = law.get("rows"), law.get("groups")
         if self.rows is not None:
             self.minimum, self.maximum = self.rows[0][0], self.rows[-1][0]
@@ -66,6 +67,10 @@ class Law:
         self.maximum = self.minimum + len(self.cdf) - 1
         steps = itertools.pairwise([0.0, *self.cdf])
         self.mean = math.fsum((self.minimum + i) * (high - low) for i, (low, high) in enumerate(steps))
+
+    def at(self, version):
+        """The law that holds at a published version: its segment, or itself."""
+        return [part for first, part in [(0, self), *self.segments] if first <= version][-1]
 
     def draw_of_group(self, u, place):
         """Return the tokens of a group's member: the row drawn by the first, then the next ones in turn."""

@@ -80,7 +80,7 @@ class Report:
                 if tokens
                 else NAN
             ),
-            "length_bias_law": trained_mean / self.law.mean,
+            "length_bias_law": trained_mean / self.mean_of_law(end),
             "length_bias_drawn": trained_mean / (drawn_tokens / drawn) if details else NAN,
             "last_progress_seconds": self.last_progress / 1e6,
             **self.binding_seconds(end),
@@ -91,6 +91,12 @@ class Report:
             found[f"{name}_groups"] = len(rows)
             found[f"{name}_tokens"] = sum(row[2] for row in rows)
         return found
+
+    def mean_of_law(self, end):
+        if not self.law.segments:
+            return self.law.mean
+        means = [law.mean for time, law in self.law_starts if self.warmup < time or self.warmup == 0]
+        return math.fsum(means) / len(means) if means else NAN
 
     def report(self, end):
         def counted(rows):

@@ -195,7 +195,9 @@ class Trainer:
         lags = [detail["lag"] for detail in details]
         exponent = self.s["drift_length_exponent"]
         scales = [
-            self.s["drift_per_version"] * math.sqrt(lag) * (member.tokens / self.law.mean) ** exponent
+            self.s["drift_per_version"]
+            * math.sqrt(lag)
+            * (member.tokens / self.law.at(member.behaviour_version).mean) ** exponent
             for lag, member in zip(lags, batch.members)
         ]
         normalized, expected = ess_of(lags, [member.noise for member in batch.members], scales)

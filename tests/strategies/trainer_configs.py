@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from strategies.general_configs import general_settings
+from strategies.general_configs import PAIRED, general_settings, longest_of
 
 
 @st.composite
@@ -23,6 +23,8 @@ def trainer_settings(draw):
     if pick(False, True):
         settings |= {"generation_while_training": False, "prefetch_batches": 0}
         settings["train_slowdown_when_generating"] = 0.0
+    if settings["response_length"][0] != "grouped" and pick(False, True):
+        settings["response_length"] = _schedule(pick, settings)
     if settings["mode"] == "sequential":
         settings.pop("prefetch_batches", None)
     elif pick(False, True) and settings.get("admission") != "reserve":
@@ -31,6 +33,18 @@ def trainer_settings(draw):
         if batch is not None and pick(False, True, True):
             settings["max_queue_groups"] = batch + pick(0, 0, 1, batch)
     return settings
+
+
+def _schedule(pick, settings):
+    """Let a law drift: from some versions on other laws hold, none longer where a cap was sized by it."""
+    first = settings["response_length"]
+    laws = (first, ("fixed", 40), ("uniform", 16, 64), ("lognormal", 60, 0.5, 10, 200), PAIRED)
+    if settings.get("environment_seconds") is not None:
+        laws = laws[:-1]
+    if settings.get("admission") == "reserve":
+        laws = [law for law in laws if longest_of(law) <= longest_of(first)]
+    versions = pick((0,), (0, 1), (0, 2, 5), (0, 1, 2, 3))
+    return ("schedule", tuple((version, pick(*laws) if version else first) for version in versions))
 
 
 def _step_seconds(settings):
