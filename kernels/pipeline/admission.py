@@ -14,6 +14,7 @@ from .records import (
     CHANNEL_FREE,
     DONE_POPPED,
     DONE_PUBLISHED,
+    NEVER,
     SLOTS_FIRST_LIMIT,
     SLOTS_MAX_RUNNING,
     SLOTS_ONE_BATCH,
@@ -64,9 +65,11 @@ def room_of(parameters, state, limits, limit):
 def _closed_gate_kernel(parameters, state, limits):
     """Return the cause (C_…) that closes the next admission, or -1. limits int64[n].columns."""
     if parameters.sequential == 1:
+        evaluates = parameters.evaluation_stops == 1 and state.evaluation_time != NEVER
         is_open = (
             state.training == 0
             and state.channel == CHANNEL_FREE
+            and not evaluates
             and state.queue_tokens + state.in_flight_tokens < parameters.batch_tokens
         )
         return np.int64(-1) if is_open else np.int64(SLOTS_SEQUENTIAL)

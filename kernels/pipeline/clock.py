@@ -81,7 +81,7 @@ def bring_clock(parameters, state, work_rates, time):
         if decoding:
             state.work += span * work_rates[state.decoding]
         slow_rate = parameters.slow_train_rate
-        if state.training == 1 and slow_rate < FULL_RATE:
+        if state.training == 1 and slow_rate < FULL_RATE and state.fetch_time == NEVER:
             rate = slow_rate if decoding else np.int64(FULL_RATE)
             # span * rate in two words: whole ticks, and parts of 2**-24.
             low = (span & _PARTS_MASK) * rate
@@ -113,7 +113,7 @@ def next_decode_time(state, work_rates, work_tree):
 def next_training_time(parameters, state):
     """Return the tick at which the step under way ends if nothing changes; NEVER if none is under way."""
     slow_rate = parameters.slow_train_rate
-    if slow_rate == FULL_RATE or state.training == 0:
+    if slow_rate == FULL_RATE or state.training == 0 or state.fetch_time != NEVER:
         return state.training_time
     ticks = state.rest_ticks
     parts = state.rest_parts

@@ -21,6 +21,7 @@ from .clock import (
     take_off_clock,
 )
 from .groups import _retire_kernel, decile_of, leave_live
+from .holding import _leave_held_kernel
 from .records import (
     ABORT,
     CANCELLED,
@@ -84,7 +85,7 @@ def _channel_kernel(parameters, state, arrays, measured):
             state.waiting_version = -1
             state.channel = CHANNEL_DRAINING
         if state.channel == CHANNEL_DRAINING:
-            if style == DRAIN and state.running > 0:
+            if style == DRAIN and state.running > state.held:
                 return
             state.channel = CHANNEL_TRANSFER
             state.publication_time = state.now + parameters.sync_ticks
@@ -172,6 +173,8 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
         state.cost += groups[record].started
         if measured:
             state.cancelled_groups += 1
+        if groups[record].finished == size:
+            _leave_held_kernel(state, arrays.slots, groups, record)
         if state.starting == record:
             state.starting = after
         state.running -= 1

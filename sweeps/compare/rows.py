@@ -29,12 +29,15 @@ MEANS = (
     "length_bias_law",
     "length_bias_drawn",
 )
-# As shares: of the measured time, or of slots × measured time.
+# As shares: of the measured time, or of slots × measured time. Those of options stand in a row only where
+# a system uses the option.
 TRAINER_SHARES = {
     "trainer_busy": "trainer_busy_seconds",
     "trainer_waits_publication": "trainer_publication_seconds",
     "trainer_waits_running": "trainer_running_groups_seconds",
     "trainer_waits_batch": "trainer_batch_seconds",
+    "trainer_fetches": "trainer_fetch_seconds",
+    "trainer_evaluates": "trainer_evaluation_seconds",
 }
 SLOT_SHARES = {
     "slots_busy": "slots_busy_seconds",
@@ -43,6 +46,7 @@ SLOT_SHARES = {
     "slots_idle_one_batch": "slots_one_batch_seconds",
     "slots_idle_token_cap": "slots_token_cap_seconds",
     "slots_idle_limits": "slots_limits_seconds",
+    "slots_held": "slots_held_seconds",
 }
 OTHER_SHARES = ("wasted_share", "rollouts_per_batch")
 COMPARED = (*MEANS, *OTHER_SHARES, *TRAINER_SHARES, *SLOT_SHARES)
@@ -81,8 +85,8 @@ def wasted_share(ds: xarray.Dataset) -> np.ndarray:
 def _values(ds: xarray.Dataset) -> dict[str, np.ndarray]:
     """Return everything compared as (systems, seeds), NaN where there is nothing."""
     values = {name: ds[name].values.astype(np.float64) for name in MEANS}
-    trainer = {name: ds[metric].values for name, metric in TRAINER_SHARES.items()}
-    slots = {name: ds[metric].values for name, metric in SLOT_SHARES.items()}
+    trainer = {name: ds[metric].values for name, metric in TRAINER_SHARES.items() if metric in ds}
+    slots = {name: ds[metric].values for name, metric in SLOT_SHARES.items() if metric in ds}
     for shares in (trainer, slots):
         whole = np.sum(list(shares.values()), axis=0)
         values |= {name: _over(part, whole) for name, part in shares.items()}

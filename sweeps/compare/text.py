@@ -108,7 +108,7 @@ def _time(rows: Rows) -> list[str]:
 def _shares(rows: Rows, title: str, group: str, shares: Mapping[str, str]) -> list[str]:
     """Write shares of time; a column in which no system has anything is left out."""
     first, *rest = shares
-    shown = [first, *(name for name in rest if any(row[name] >= 0.0005 for row in rows))]
+    shown = [first, *(name for name in rest if any(row.get(name, 0.0) >= 0.0005 for row in rows))]
     lines = [[row["label"], *(formatted(row[name], ".1%") for name in shown)] for row in rows]
     return _table(title, ["", *(CAUSES[group][shares[name]].heading for name in shown)], lines)
 

@@ -42,6 +42,7 @@ from .distributions import normal_distribution, scipy_distribution
 from .files import AnyPath, Columns
 from .mapping import checked_parts, law_data, law_from_mapping, law_text, parts_from_data
 from .rows import TraceRows
+from .schedule import checked_segments, pooled_table, segments_from_data
 from .seconds import SecondsLaw
 from .shipped import shipped_data, source_text
 
@@ -83,6 +84,9 @@ class LengthLaw(FrozenLaw):
         The rows of a trace with pairs or groups.
     parts : tuple of (float, LengthLaw)
         Weights and laws of a mixture, else empty.
+    segments : tuple of (int, LengthLaw)
+        Of a schedule, else empty: the published version from which each law holds. The schedule's own table
+        gives every segment the same weight.
 
     Examples
     --------
@@ -103,6 +107,7 @@ class LengthLaw(FrozenLaw):
     source: str | None = None
     rows: TraceRows | None = None
     parts: tuple[tuple[float, LengthLaw], ...] = ()
+    segments: tuple[tuple[int, LengthLaw], ...] = ()
     embedded: Mapping[str, Any] | None = None
     maximum: int = field(init=False)
     guide: np.ndarray = field(init=False)
@@ -277,6 +282,34 @@ class LengthLaw(FrozenLaw):
         )
 
     @classmethod
+    def schedule(cls, segments: Sequence[tuple[int, LengthLaw]]) -> LengthLaw:
+        """Let the law follow the published version: each segment's law holds from a version on.
+
+        A rollout's law is that of the version it starts with, read with its own uniform, so a run of one
+        segment is that law's run.
+
+        Examples
+        --------
+        >>> law = LengthLaw.schedule([(0, LengthLaw.fixed(100)), (50, LengthLaw.fixed(300))])
+        >>> law.minimum, law.maximum, law.segments[1][0]
+        (100, 300, 50)
+        """
+        pairs = checked_segments(cls, segments)
+        laws = [law for _, law in pairs]
+        low, cdf = pooled_table(laws)
+        high = low + cdf.size - 1
+        sources = list(dict.fromkeys(law.source for law in laws if law.source))
+        return cls(
+            minimum=low,
+            cdf=cdf,
+            name=f"schedule({', '.join(f'{version}: {law.name}' for version, law in pairs)})",
+            spec={"law": "schedule"},
+            segments=pairs,
+            cut_at_maximum=any(law.cut_at_maximum and law.maximum == high for law in laws),
+            source="\n".join(sources) or None,
+        )
+
+    @classmethod
     def shipped(cls, name: str) -> LengthLaw:
         """Load a real law that comes with the package; ``source`` gives attribution and license.
 
@@ -376,6 +409,11 @@ class LengthLaw(FrozenLaw):
         return self.rows.seconds if self.rows is not None else None
 
     @property
+    def brings_seconds(self) -> bool:
+        """Whether rollouts have seconds beside their tokens: a paired law, or one among the segments."""
+        return self.paired_seconds is not None or any(law.brings_seconds for _, law in self.segments)
+
+    @property
     def group_tokens(self) -> np.ndarray | None:
         """Tokens of the rows of a grouped law, group after group; None for other laws."""
         return self.rows.tokens if self.rows is not None and self.rows.group_starts is not None else None
@@ -458,6 +496,9 @@ class LengthLaw(FrozenLaw):
         if self.parts:
             parts = [{"weight": weight, **law.to_dict(embed)} for weight, law in self.parts]
             return {"law": "mixture", "parts": parts}
+        if self.segments:
+            segments = [{"from": version, **law.to_dict(embed)} for version, law in self.segments]
+            return {"law": "schedule", "segments": segments}
         return law_data(self.spec, self.embedded, self.content_digest, embed)
 
     @classmethod
@@ -468,7 +509,7 @@ class LengthLaw(FrozenLaw):
         ----------
         mapping : Mapping
             For example ``{"law": "lognormal", "median": 300}``; a mixture has ``parts``, each a law with a
-            ``weight``.
+            ``weight``, a schedule ``segments``, each a law with ``from``.
         folder : path_like, optional
             Where a relative ``path`` starts.
 
@@ -482,12 +523,19 @@ class LengthLaw(FrozenLaw):
         def mixture(parts: Any) -> LengthLaw:
             return cls.mixture(parts_from_data(cls, parts, folder))
 
-        constructors = {name: getattr(cls, name) for name in _CONSTRUCTORS} | {"mixture": mixture}
+        def schedule(segments: Any) -> LengthLaw:
+            return cls.schedule(segments_from_data(cls, segments, folder))
+
+        constructors = {name: getattr(cls, name) for name in _CONSTRUCTORS}
+        constructors |= {"mixture": mixture, "schedule": schedule}
         return law_from_mapping(mapping, constructors, "response_length", folder)
 
     @property
     def content_digest(self) -> str:
-        """The digest, with the rows of a trace where the law has them."""
+        """The digest, with the rows of a trace or the segments of a schedule where the law has them."""
+        if self.segments:
+            parts = [f"{version} {law.content_digest} {law.cut_at_maximum}" for version, law in self.segments]
+            return hashlib.sha256("\n".join(parts).encode()).hexdigest()
         if self.rows is None:
             return self.digest
         return hashlib.sha256(f"{self.digest} {self.rows.digest}".encode()).hexdigest()
@@ -498,6 +546,8 @@ class LengthLaw(FrozenLaw):
     def __repr__(self) -> str:
         if self.parts:
             return f"LengthLaw.mixture({list(self.parts)!r})"
+        if self.segments:
+            return f"LengthLaw.schedule({list(self.segments)!r})"
         return law_text("LengthLaw", self.spec)
 
 
@@ -521,6 +571,7 @@ _CONSTRUCTORS = (
     "from_table",
     "from_file",
     "mixture",
+    "schedule",
     "shipped",
     "paired",
     "paired_from_file",

@@ -63,7 +63,7 @@ def shares_of(read: object, known: set[object], count: int) -> list[dict[str, di
     if "slots_busy_seconds" in known:
         # Cells of level 1 among others have no seconds by cause.
         without = np.isnan(mean("slots_busy_seconds"))
-        for name in (name for group in ("trainer", "slots") for name in CAUSES[group]):
+        for name in (name for group in ("trainer", "slots") for name in CAUSES[group] if name in known):
             found[name] = np.where(without, level_1.get(name, 0.0 * busy), mean(name))
     else:
         found |= level_1

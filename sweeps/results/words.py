@@ -64,6 +64,8 @@ CAUSES = {
         "trainer_publication_seconds": Cause("waits for a publication", "publication"),
         "trainer_running_groups_seconds": Cause("waits for running groups", "running groups"),
         "trainer_batch_seconds": Cause("waits: batch not full", "batch not full"),
+        "trainer_fetch_seconds": Cause("fetches its batch", "fetch"),
+        "trainer_evaluation_seconds": Cause("evaluates", "evaluation"),
     },
     "slots": {
         "slots_busy_seconds": Cause("busy", "busy"),
@@ -73,6 +75,7 @@ CAUSES = {
         "slots_token_cap_seconds": Cause("idle: queue cap", "token cap"),
         "slots_sequential_seconds": Cause("idle: other phase", "other phase"),
         "slots_limits_seconds": Cause("idle: admission limits", "budget"),
+        "slots_held_seconds": Cause("held: queue full", "held"),
     },
     "tokens": {
         "trained_tokens": Cause("trained", "trained"),

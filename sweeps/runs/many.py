@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels.errors import LagsweepError
-from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS
+from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS, hidden_metrics
 from ..config.config import PipelineConfig
 from .status import DONE, FAILED
 
@@ -153,10 +153,12 @@ def _simulate(
         above = not (lean and config.is_level_1)
         together.setdefault((above, config.response_length.digest), []).append(index)
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
+    hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
     for (above, _), members in sorted(together.items()):
         _run_members(
             _cells([configs[index] for index in members], record, above),
             members,
+            hidden,
             seeds,
             record,
             result,
@@ -179,6 +181,7 @@ def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool) -> Le
 def _run_members(
     cells: LeanCells | GeneralCells,
     members: list[int],
+    hidden: frozenset[str],
     seeds: np.ndarray,
     record: Record,
     result: BatchResult,
@@ -207,6 +210,8 @@ def _run_members(
             result.reasons[members[index], seed_index] = why
     result.status[rows] = np.where(done, DONE, FAILED)
     for metric in kind.names or ():
+        if metric in hidden:
+            continue
         if metric not in result.metrics:
             nothing = np.nan if kind[metric].kind == "f" else -1
             result.metrics[metric] = np.full(result.status.shape, nothing, kind[metric])

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked
-from ..config.config import AXIS_FIELDS, PipelineConfig, field_level
+from ..config.config import AXIS_FIELDS, OPTION_FIELDS, PipelineConfig, field_level
 from .axes import PRESET_PREFIX, identity, is_field, numbers_beside_none, plain
 from .constraints import kept_cells
 from .design import Design
@@ -155,6 +155,16 @@ class SweepSpec:
         return (self.base.response_length,)
 
     @property
+    def options_in_use(self) -> frozenset[str]:
+        """The options that a cell uses and that bring metrics of their own."""
+        found = self.base.options_in_use
+        for name, (_, values) in self.design.columns.items():
+            field = self.design.fields[name]
+            if field in OPTION_FIELDS or not is_field(field):
+                found = found.union(*(_options_with(self.base, field, value) for value in values))
+        return found
+
+    @property
     def law_digest(self) -> str:
         """The digest of the response lengths' table; with several laws theirs, sorted, joined by commas."""
         laws = [self.base.response_length]
@@ -232,3 +242,13 @@ class SweepSpec:
         if self.runner is None:
             raise ConfigError("spec", "must come from load_spec", self.name, "Use lagsweep.run_spec(spec).")
         return self.runner(self, **options)
+
+
+def _options_with(base: PipelineConfig, field: str, value: Any) -> frozenset[str]:
+    """Name the options that a configuration uses with one value of an axis: a field, a knob or the system."""
+    if is_field(field):
+        return base.model_copy(update={field: value}).options_in_use
+    try:
+        return base.replace(**{field.removeprefix(PRESET_PREFIX): value}).options_in_use
+    except ConfigError:  # it needs the values of further axes, which have their own turn
+        return frozenset()
