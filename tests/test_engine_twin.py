@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.engine_twin import U, run_requests
 
-from lagsweep import ConfigError
-from lagsweep.sweeps.config.engine import UNITS_PER_SECOND, Engine, units
-from lagsweep.sweeps.engines.simulate import simulate_engine
+from lagsweep import ConfigError, Engine, simulate_engine
+from lagsweep.sweeps.config.engine import UNITS_PER_SECOND, coefficients_of, units
 
 SUMS = {
     "decode_steps": "steps",
@@ -27,7 +26,9 @@ def deployments(draw):
     longest = draw(st.integers(1, 40))
     requests = draw(
         st.lists(
-            st.tuples(st.integers(0, 30), st.integers(1, longest), st.integers(0, 60)), min_size=1, max_size=24
+            st.tuples(st.integers(0, 30), st.integers(1, longest), st.integers(0, 60)),
+            min_size=1,
+            max_size=24,
         )
     )
     fit = max(prompt + tokens for prompt, tokens, _ in requests)
@@ -52,10 +53,13 @@ def deployments(draw):
 def both(engine, requests):
     prompts, tokens, at = (np.array(column) for column in zip(*requests))
     found = simulate_engine(engine, prompts, tokens, at / 1e6)
-    coefficients = engine.coefficients()[0]
+    coefficients = coefficients_of(engine)[0]
     twin = run_requests(
-        tuple(int(coefficients[name]) for name in ("step", "rollout", "context", "prefill"))
-        + (engine.kv_cache_tokens, engine.max_running),
+        (
+            *(int(coefficients[name]) for name in ("step", "rollout", "context", "prefill")),
+            engine.kv_cache_tokens,
+            engine.max_running,
+        ),
         engine.count,
         engine.routing,
         [tuple(map(int, request)) for request in requests],
@@ -67,7 +71,13 @@ def assert_equal(engine, requests):
     found, (engines, made) = both(engine, requests)
     rows = found._requests
     for row, one in zip(rows, made):
-        times = (row["engine"], row["admitted_clock"], row["first_clock"], row["end_clock"], row["preemptions"])
+        times = (
+            row["engine"],
+            row["admitted_clock"],
+            row["first_clock"],
+            row["end_clock"],
+            row["preemptions"],
+        )
         assert times == (one.engine, one.admitted, one.first, one.end, one.preemptions)
     for name, own in SUMS.items():
         assert found.totals[name] == sum(getattr(each, own) for each in engines)
@@ -130,9 +140,11 @@ def test_every_token_is_decoded_once_and_what_is_prefilled_is_prompts_and_repeat
 
 def test_an_engine_admits_first_come_first_served():
     random = np.random.default_rng(5)
-    at = np.sort(random.uniform(0, 5, 300))
+    at = np.round(np.sort(random.uniform(0, 5, 300)), 6)
     engine = Engine(step_seconds=0.01, kv_cache_tokens=3000)
-    frame = simulate_engine(engine, random.integers(0, 100, 300), random.integers(1, 500, 300), at).requests_frame()
+    frame = simulate_engine(
+        engine, random.integers(0, 100, 300), random.integers(1, 500, 300), at
+    ).requests_frame()
 
     assert (np.diff(frame["queue_wait_seconds"].to_numpy() + at) >= -1e-9).all()
 
@@ -160,10 +172,14 @@ def test_the_largest_steps_and_times_stay_exact():
         ({"step_seconds": 1.0, "speed": 2}, ([1], [1]), "engine.speed"),
         ({}, ([1], [1]), "engine.step_seconds"),
         ({"step_seconds": 1.0, "routing": "group"}, ([1], [1]), "needs a pipeline's groups"),
-        ({"step_seconds": 1.0, "kv_cache_tokens": 10}, ([1, 5], [2, 6]), "output_tokens, position 1: must fit"),
+        (
+            {"step_seconds": 1.0, "kv_cache_tokens": 10},
+            ([1, 5], [2, 6]),
+            "output_tokens, position 1: must fit",
+        ),
         ({"step_seconds": 1.0}, ([1], [0]), "output_tokens"),
         ({"step_seconds": 1.0}, ([1, 2], [1, 2, 3]), "must be one row"),
-        ({"step_seconds": 1.0}, ([], []), "at least one"),
+        ({"step_seconds": 1.0}, ([], []), "prompt_tokens"),
         ({"step_seconds": 1.0}, ([1], [1], [-1.0]), "arrival_seconds"),
         ({"step_seconds": 1.0}, ([1], [1], [5e6]), "arrival_seconds, position 0"),
         ({"step_seconds": 1.0, "step_seconds_per_context_token": 3e6}, ([9], [9]), "a step could last"),

@@ -26,8 +26,8 @@ def routed_engine(coefficients, engines, number):
 def enter(coefficients, engines, requests, number, place, tick, horizon):
     """Let a request enter the queue of the engine at `place`, in the order of starts.
 
-    An engine in the midst of a step sees it at the first boundary later than the tick; behind others that wait
-    it changes nothing. One that stands still begins after the tick's last event (:func:`begin_standing`).
+    An engine in the midst of a step sees it at the first boundary later than the tick; behind others that
+    wait it changes nothing. One that stands still begins after the last event (:func:`begin_standing`).
     """
     engine = engines[place]
     request = requests[number]

@@ -1,8 +1,8 @@
 """What inference engines keep: coefficients, engines and requests as records of whole numbers.
 
-An engine's clock counts in u = 2**-20 ticks (a tick is a microsecond), so that a step's length is a whole number.
-A *request* is what an engine decodes: in a pipeline the rollout of a slot. Lists of requests are linked by their
-numbers, -1 where there is none.
+An engine's clock counts in u = 2**-20 ticks (a tick is a microsecond), so that a step's length is a whole
+number. A *request* is what an engine decodes: in a pipeline the rollout of a slot. Lists of requests are
+linked by their numbers, -1 where there is none.
 """
 
 from __future__ import annotations

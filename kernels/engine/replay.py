@@ -1,4 +1,4 @@
-"""Requests to one deployment from the first to the last, without a trainer: arrivals, boundaries, a timeline."""
+"""Requests to one deployment, without a trainer: arrivals, boundaries, a timeline."""
 
 from __future__ import annotations
 

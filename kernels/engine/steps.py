@@ -1,4 +1,4 @@
-"""What steps take, in closed form: j steps without a change, the next change, the first boundary after a time.
+"""What steps take, in closed form: j steps without a change, the next change, the first boundary later.
 
 A step with n running requests whose contexts sum to S, of which x tokens are prefilled in it, takes
 ``a + b n + c S + p x``. While nothing changes S grows by n a step, so j steps take
@@ -19,9 +19,7 @@ _LATEST = 2.0**62 * (1.0 + 1e-9)  # the largest horizon, and room for a float's 
 @jit(counted=False)
 def step_units(coefficients, engine):
     """Return a + b n + c S: what the step from the clock takes, but for prefill."""
-    return (
-        coefficients.step + coefficients.rollout * engine.running + coefficients.context * engine.context
-    )
+    return coefficients.step + coefficients.rollout * engine.running + coefficients.context * engine.context
 
 
 @jit(counted=False)
@@ -98,7 +96,7 @@ def take_steps(coefficients, engine, steps, counted):
 
 @jit(counted=False)
 def next_change(coefficients, engine, requests, horizon):
-    """Find the next boundary at which something changes by itself: a completion, memory, a look at the queue."""
+    """Find the next boundary with a change: a completion, memory that runs out, a look at the queue."""
     if engine.running == 0:
         engine.standing = 1
         engine.change_steps = 0

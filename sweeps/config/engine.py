@@ -20,7 +20,7 @@ LARGEST_STEP = 2**62  # u
 
 
 def units(seconds: float) -> int:
-    """Turn seconds into whole units of an engine's clock, 2**-20 microseconds: ``floor(s * 1e6 * 2**20 + 0.5)``.
+    """Turn seconds into units of an engine's clock, 2**-20 microseconds: ``floor(s * 1e6 * 2**20 + 0.5)``.
 
     Examples
     --------
@@ -40,8 +40,8 @@ class Engine(BaseModel):
     Examples
     --------
     >>> engine = Engine(step_seconds=0.012, step_seconds_per_context_token=8e-8, kv_cache_tokens=400_000)
-    >>> engine.step_length_seconds(rollouts=64, context_tokens=512_000)
-    0.05296
+    >>> engine.count, engine.max_running, engine.routing
+    (1, None, 'least_loaded')
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,7 +51,9 @@ class Engine(BaseModel):
     )
     step_seconds: Seconds = Field(description="fixed part of a step")
     step_seconds_per_rollout: Seconds = Field(0.0, description="for each rollout in a step")
-    step_seconds_per_context_token: Seconds = Field(0.0, description="for each token of context read in a step")
+    step_seconds_per_context_token: Seconds = Field(
+        0.0, description="for each token of context read in a step"
+    )
     prefill_seconds_per_token: Seconds = Field(0.0, description="for each token prefilled")
     kv_cache_tokens: Tokens | None = Field(
         None, description="tokens of context that one engine holds; none: no limit"
@@ -68,7 +70,7 @@ class Engine(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise_config_error(error, type(self).model_fields, prefix="engine.")
-        if self.step_units + units(self.step_seconds_per_rollout) < 1:
+        if units(self.step_seconds) + units(self.step_seconds_per_rollout) < 1:
             raise ConfigError(
                 "engine.step_seconds",
                 "must take time: with step_seconds_per_rollout at least 1e-12 s",
@@ -76,49 +78,34 @@ class Engine(BaseModel):
                 "Give the fixed part of a step, as 0.012.",
             )
 
-    @property
-    def step_units(self) -> int:
-        """The fixed part of a step, in units of the engine's clock."""
-        return units(self.step_seconds)
 
-    def step_length_seconds(self, rollouts: float, context_tokens: float, prefilled_tokens: float = 0) -> float:
-        """Return how long a step takes, in seconds."""
-        return (
-            self.step_seconds
-            + self.step_seconds_per_rollout * rollouts
-            + self.step_seconds_per_context_token * context_tokens
-            + self.prefill_seconds_per_token * prefilled_tokens
-        )
+def coefficients_of(engine: Engine) -> np.ndarray:
+    """Return what the kernels read of an engine: COEFFICIENTS[1]."""
+    found = np.zeros(1, COEFFICIENTS)
+    found["step"] = units(engine.step_seconds)
+    found["rollout"] = units(engine.step_seconds_per_rollout)
+    found["context"] = units(engine.step_seconds_per_context_token)
+    found["prefill"] = units(engine.prefill_seconds_per_token)
+    found["cache_tokens"] = NO_LIMIT if engine.kv_cache_tokens is None else engine.kv_cache_tokens
+    found["max_running"] = NO_LIMIT if engine.max_running is None else engine.max_running
+    found["routing"] = ROUTINGS.index(engine.routing)
+    return found
 
-    def coefficients(self) -> np.ndarray:
-        """Return what the kernels read: COEFFICIENTS[1]."""
-        found = np.zeros(1, COEFFICIENTS)
-        found["step"] = self.step_units
-        found["rollout"] = units(self.step_seconds_per_rollout)
-        found["context"] = units(self.step_seconds_per_context_token)
-        found["prefill"] = units(self.prefill_seconds_per_token)
-        found["cache_tokens"] = NO_LIMIT if self.kv_cache_tokens is None else self.kv_cache_tokens
-        found["max_running"] = NO_LIMIT if self.max_running is None else self.max_running
-        found["routing"] = ROUTINGS.index(self.routing)
-        return found
 
-    def overflow(self, rollouts: int, longest_context: int) -> Finding | None:
-        """Find that a step with so many rollouts in flight, each so long, could leave the clock's range."""
-        running = rollouts if self.max_running is None else min(rollouts, self.max_running)
-        tokens = running * longest_context
-        if self.kv_cache_tokens is not None:
-            tokens = min(tokens, max(self.kv_cache_tokens, longest_context))
-        largest = (
-            self.step_units
-            + units(self.step_seconds_per_rollout) * running
-            + (units(self.step_seconds_per_context_token) + units(self.prefill_seconds_per_token)) * tokens
-        )
-        if largest < LARGEST_STEP:
-            return None
-        return Finding(
-            "engine.step_seconds",
-            f"a step could last {largest / UNITS_PER_SECOND:.3g} s, "
-            f"and must stay below {LARGEST_STEP / UNITS_PER_SECOND:.3g} s",
-            self.step_seconds,
-            "Give seconds, not milliseconds, or limit max_running.",
-        )
+def step_too_long(engine: Engine, rollouts: int, longest_context: int) -> Finding | None:
+    """Find that a step with so many rollouts in flight, each so long, could leave the clock's range."""
+    running = rollouts if engine.max_running is None else min(rollouts, engine.max_running)
+    tokens = running * longest_context
+    if engine.kv_cache_tokens is not None:
+        tokens = min(tokens, max(engine.kv_cache_tokens, longest_context))
+    each = units(engine.step_seconds_per_context_token) + units(engine.prefill_seconds_per_token)
+    largest = units(engine.step_seconds) + units(engine.step_seconds_per_rollout) * running + each * tokens
+    if largest < LARGEST_STEP:
+        return None
+    return Finding(
+        "engine.step_seconds",
+        f"a step could last {largest / UNITS_PER_SECOND:.3g} s, "
+        f"and must stay below {LARGEST_STEP / UNITS_PER_SECOND:.3g} s",
+        engine.step_seconds,
+        "Give seconds, not milliseconds, or limit max_running.",
+    )

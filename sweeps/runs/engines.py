@@ -18,7 +18,7 @@ from ...kernels.engine.replay import (
 )
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline.ticks import ticks
-from ..config.engine import UNITS_PER_SECOND, Engine
+from ..config.engine import UNITS_PER_SECOND, Engine, coefficients_of, step_too_long
 
 if TYPE_CHECKING:
     import polars
@@ -36,8 +36,9 @@ class EngineResult:
     totals : dict
         Sums over all engines: ``decode_steps``, ``decoded_tokens``, ``prefilled_tokens``,
         ``reprefilled_tokens`` (of these, after preemptions), ``preemptions``; ``engine_busy_seconds``,
-        ``mean_engine_running`` and ``mean_engine_context_tokens`` (means over steps), ``mean_kv_cache_share`` and
-        ``max_kv_cache_share`` (None without a limit), ``engine_tokens_per_second``, ``seconds`` (the last end).
+        ``mean_engine_running`` and ``mean_engine_context_tokens`` (means over steps),
+        ``mean_kv_cache_share`` and ``max_kv_cache_share`` (None without a limit),
+        ``engine_tokens_per_second``, ``seconds`` (the last end).
     """
 
     engine: Engine
@@ -60,7 +61,9 @@ class EngineResult:
 
         found = self._requests
         arrived = self._arrivals << UNITS_BITS
-        since = {name: (found[name] - arrived) / UNITS_PER_SECOND for name in ("admitted_clock", "first_clock")}
+        since = {
+            name: (found[name] - arrived) / UNITS_PER_SECOND for name in ("admitted_clock", "first_clock")
+        }
         whole = (found["end_clock"] - arrived) / UNITS_PER_SECOND
         later = found["tokens"] - 1
         decoding = (found["end_clock"] - found["first_clock"]) / UNITS_PER_SECOND
@@ -107,8 +110,8 @@ def simulate_engine(
     output_tokens : array_like of int, shape (n,)
         Tokens that each request decodes, at least 1.
     arrival_seconds : array_like of float, shape (n,), optional
-        When each request arrives, rounded to microseconds; all at 0 if left out. Of one tick they are taken in
-        the order given.
+        When each request arrives, rounded to microseconds; all at 0 if left out. Those of one tick are taken
+        in the order given.
 
     Returns
     -------
@@ -117,15 +120,15 @@ def simulate_engine(
     Raises
     ------
     ConfigError
-        If an argument is no such array, a request does not fit the cache (its row is named), or a step or the whole
-        leaves the clock's range.
+        If an argument is no such array, a request does not fit the cache (its row is named), or a step or the
+        whole leaves the clock's range.
 
     Notes
     -----
     A step with n running requests whose contexts sum to S, of which x tokens are prefilled in it, takes
-    ``step + n * per_rollout + S * per_context_token + x * prefill``; memory, preemption (the one admitted last) and
-    admission (first come, first served) happen between steps. A prompt is prefilled in one step; prefixes are not
-    shared.
+    ``step + n * per_rollout + S * per_context_token + x * prefill``; memory, preemption (the one admitted
+    last) and admission (first come, first served) happen between steps. A prompt is prefilled in one step;
+    prefixes are not shared.
 
     Examples
     --------
@@ -142,7 +145,7 @@ def simulate_engine(
         raise ConfigError("engine.routing", "needs a pipeline's groups", "group", way_out)
     prompts, outputs, arrivals = _requests_of(prompt_tokens, output_tokens, arrival_seconds)
     _check_fit(engine, prompts, outputs)
-    engines = new_engines(engine.coefficients(), engine.count, len(prompts))
+    engines = new_engines(coefficients_of(engine), engine.count, len(prompts))
     engines.requests["prompt_tokens"] = prompts
     engines.requests["tokens"] = outputs
     rows = _run(engines, arrivals)
@@ -194,7 +197,7 @@ def _check_fit(engine: Engine, prompts: np.ndarray, outputs: np.ndarray) -> None
             f"{prompts[row]:,} + {outputs[row]:,}",
             "Positions count from 0. Enlarge the cache, or leave the request out.",
         )
-    problem = engine.overflow(len(prompts), int(contexts.max()))
+    problem = step_too_long(engine, len(prompts), int(contexts.max()))
     if problem is not None:
         raise ConfigError(problem)
 
