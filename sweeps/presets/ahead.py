@@ -24,11 +24,11 @@ def _synchronous(workload: Workload) -> dict[str, Any]:
 def _colocated(workload: Workload, rollout_share: float, training_scaling: float = 1.0) -> dict[str, Any]:
     # All GPUs generate, then all train: the slots and the rate of both sides of a split together, and the
     # rollouts spread over as many more engines. More GPUs seldom train faster in proportion.
+    rate = workload.train_tokens_per_second / (1.0 - rollout_share) ** training_scaling
     return {
         **_synchronous(workload),
         "rollout_workers": max(1, round(workload.rollout_workers / rollout_share)),
-        "train_tokens_per_second": workload.train_tokens_per_second
-        / (1.0 - rollout_share) ** training_scaling,
+        "train_tokens_per_second": rate,
         "decode_slowdown_per_rollout": workload.decode_slowdown_per_rollout * rollout_share,
     }
 

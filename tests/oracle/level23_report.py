@@ -95,6 +95,8 @@ class Report:
     def mean_of_law(self, end):
         if not self.law.segments:
             return self.law.mean
+        if len(self.law.segments) == 1:
+            return self.law.at(0).mean
         means = [law.mean for time, law in self.law_starts if self.warmup < time or self.warmup == 0]
         return math.fsum(means) / len(means) if means else NAN
 
