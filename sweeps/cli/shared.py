@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from ..json_text import json_text
+from ..results.words import cut_note
+from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
 from .config_flags import changes_from_flags, preset_from_flags
 
@@ -98,7 +100,8 @@ def remarks(dataset: Any) -> list[str]:
     ran = done.any("seed")
     lines = []
     stalled = int((ran & ((dataset["stalled"] == 1) | ~done).all("seed")).sum())
-    nothing = int((ran & ((dataset["updates"] == 0) | ~done).all("seed")).sum())
+    untrained = ran & ((dataset["updates"] == 0) | ~done).all("seed")
+    nothing = int(untrained.sum())
     why = "`lagsweep simulate` with such settings says why"
     if stalled:
         lines.append(f"note: stalled in every run: {stalled:,} of {int(ran.sum()):,} configurations; {why}")
@@ -106,7 +109,13 @@ def remarks(dataset: Any) -> list[str]:
         lines.append(
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
-    if spec_of(dataset).baseline and "baseline_status" not in dataset:
+    spec = spec_of(dataset)
+    if nothing:
+        first = int(untrained.values.ravel().argmax())
+        short = too_short_for_an_update(spec.config(first))
+        lines += [f"note: the run is too short in the first of them: {short}"] if short else []
+    lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]
+    if spec.baseline and "baseline_status" not in dataset:
         lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")
     return lines
 

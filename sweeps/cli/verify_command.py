@@ -10,10 +10,11 @@ import click
 from ..json_text import json_text
 from .cell_arguments import read_cell
 from .failures import Stopped
+from .store_argument import store_argument
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("store", type=click.Path(path_type=Path))
+@store_argument()
 @click.option(
     "--sample", type=click.IntRange(min=0), default=200, show_default=True, help="How many runs to do again."
 )

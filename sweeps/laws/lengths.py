@@ -48,6 +48,9 @@ from .shipped import shipped_data, source_text
 
 __all__ = ["LengthLaw", "SecondsLaw"]
 
+_DEFAULT_MAXIMUM = 2048  # tokens, of a lognormal law
+_MOST_CUT_BY_DEFAULT = 0.05  # a larger share of cut responses has to be asked for
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LengthLaw(FrozenLaw):
@@ -136,15 +139,26 @@ class LengthLaw(FrozenLaw):
 
     @classmethod
     def lognormal(
-        cls, median: float = 300, sigma: float = 0.6, minimum: int = 16, maximum: int = 2048
+        cls, median: float = 300, sigma: float = 0.6, minimum: int = 16, maximum: int | None = None
     ) -> LengthLaw:
-        """Lognormal: ``F(x) = ndtr((log x - log median) / sigma)``, clipped to minimum … maximum tokens."""
+        """Lognormal: ``F(x) = ndtr((log x - log median) / sigma)``, clipped to minimum … maximum tokens.
+
+        A left-out maximum is 2,048, and is refused where that would cut 5 % of the responses or more.
+        """
         median = one_real("median", median, above=0)
         sigma = one_real("sigma", sigma, above=0, way_out="Use LengthLaw.fixed for a law without spread.")
-        low, high = token_range(minimum, maximum)
+        low, high = token_range(minimum, _DEFAULT_MAXIMUM if maximum is None else maximum)
         x = np.arange(low, high + 1) + 0.5
         with np.errstate(over="ignore"):  # a law without spread: 0 or 1
             values = normal_distribution((np.log(x) - math.log(median)) / sigma)
+        cut = 1.0 - values[-1]
+        if maximum is None and cut >= _MOST_CUT_BY_DEFAULT:
+            raise ConfigError(
+                "maximum",
+                f"must be given: the default, {high:,} tokens, would cut {cut:.0%} of the responses",
+                None,
+                "Give the longest response, as an engine's limit.",
+            )
         spec = {"law": "lognormal", "median": median, "sigma": sigma, "minimum": low, "maximum": high}
         return cls._continuous(low, values, f"lognormal({median:g}, {sigma:g})", spec)
 
@@ -413,6 +427,19 @@ class LengthLaw(FrozenLaw):
     def group_of_row(self) -> np.ndarray | None:
         """Group of each row of a grouped law; None for other laws."""
         return self.rows.group_of_row if self.rows is not None else None
+
+    @property
+    def truncated_share(self) -> float:
+        """Share of the responses that the maximum cuts, so that they have no end of sequence.
+
+        Examples
+        --------
+        >>> round(LengthLaw.lognormal(median=9000, sigma=0.8, maximum=2048).truncated_share, 3)
+        0.968
+        """
+        if not self.cut_at_maximum:
+            return 0.0
+        return 1.0 - float(self.cdf[-2]) if self.cdf.size > 1 else 1.0
 
     def within_group_correlation(self) -> float:
         """Say how alike the lengths of one prompt are: a grouped law's intraclass correlation, ICC(1)."""

@@ -246,9 +246,6 @@ def _failures(content: Content) -> dict[str, Any]:
 def _provenance(content: Content) -> dict[str, Any]:
     """Say what the figures rest on: law, settings, versions, commands, times."""
     attributes, spec = content.ds.attrs, content.spec
-    laws = [spec.base.response_length]
-    if "response_length" in spec.design.columns:
-        laws = list(spec.design.columns["response_length"][1])
     versions = [
         f"{name.removesuffix('_version')} {attributes[name]}"
         for name in ("lagsweep_version", "numpy_version", "numba_version", "python_version")
@@ -258,7 +255,7 @@ def _provenance(content: Content) -> dict[str, Any]:
     return {
         "fingerprint": attributes.get("fingerprint", spec.fingerprint),
         "seeds": _seeds(spec.seeds),
-        "laws": laws,
+        "laws": spec.length_laws,
         "lines": [f"Versions: {', '.join(versions)}", *_runs(content.store)],
         "settings": "\n".join(f"{name} = {_short(value)}" for name, value in base.items()),
     }

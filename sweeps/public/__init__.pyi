@@ -55,6 +55,7 @@ from .sweeps.presets.registry import (
 from .sweeps.recommend.recommend import Recommendation as Recommendation, recommend as recommend
 from .sweeps.records.check import RecordReport as RecordReport, validate_records as validate_records
 from .sweeps.records.files import read_records as read_records
+from .sweeps.results.cell_table import cells_frame as cells_frame
 from .sweeps.results.frontier import (
     Frontier as Frontier,
     PairedDifference as PairedDifference,

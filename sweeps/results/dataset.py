@@ -151,6 +151,8 @@ def build_dataset(
 def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]) -> xarray.Dataset:
     """Finish a dataset: numeric axes, and the variable ``reason`` (text per run) where any run failed.
 
+    The attribute ``complete`` becomes 0 or 1, since netCDF has no booleans.
+
     Parameters
     ----------
     dataset : xarray.Dataset
@@ -158,6 +160,7 @@ def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]
         (cell, seed index) -> why the run failed.
     """
     dataset = _with_numeric_axes(dataset)
+    dataset.attrs["complete"] = int(dataset.attrs["complete"])
     if not reasons:
         return dataset
     shape = dataset["status"].shape

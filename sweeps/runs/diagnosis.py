@@ -208,6 +208,30 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     return PhaseBounds(generation / updates, training / updates)
 
 
+def too_short_for_an_update(config: PipelineConfig) -> str:
+    """Say what a first update needs where the run is shorter than that; empty where it is long enough.
+
+    Nothing overlaps before the first update: its batch is generated, then trained.
+
+    Examples
+    --------
+    >>> too_short_for_an_update(PipelineConfig(batch_tokens=120_000, rollout_workers=64))
+    'a batch takes 40.1 s to make and 344 s to train, and the run lasts 120 s'
+    >>> too_short_for_an_update(PipelineConfig())
+    ''
+    """
+    bounds = phase_bounds(config)
+    updates = config.updates_per_batch
+    first = bounds.generation_seconds * updates + bounds.training_seconds
+    if not math.isfinite(first) or first <= config.duration_seconds:
+        return ""
+    made, trained = bounds.generation_seconds * updates, bounds.training_seconds * updates
+    return (
+        f"a batch takes {made:.3g} s to make and {trained:.3g} s to train, "
+        f"and the run lasts {config.duration_seconds:g} s"
+    )
+
+
 def _seconds_of_rows(law: LengthLaw) -> float:
     """Return the mean seconds that a law brings; of a law by version with equal weights."""
     laws = [part for _, part in law.segments] or [law]

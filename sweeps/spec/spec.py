@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import xarray
 
     from ..execute.options import RunOptions
+    from ..laws.lengths import LengthLaw
 
 TABLES = ("batches", "timeline", "rollouts")
 SPEC_VERSION = 1
@@ -150,6 +151,13 @@ class SweepSpec:
         return self.base.is_level_1 and all(
             is_field(name) and field_level(name) == 1 for name in self.design.fields.values()
         )
+
+    @property
+    def length_laws(self) -> tuple[LengthLaw, ...]:
+        """The length laws of the cells: an axis's values, or the base's."""
+        if "response_length" in self.design.columns:
+            return tuple(self.design.columns["response_length"][1])
+        return (self.base.response_length,)
 
     @property
     def options_in_use(self) -> frozenset[str]:

@@ -834,6 +834,7 @@ def _sweep_calls() -> dict[str, Call]:
             "baseline": True,
         },
         "comparison_rows": {"ds": Lazy(_compared), "against": None, "confidence": 0.95},
+        "cells_frame": {"ds": ds, "metrics": ("updates", "mean_lag"), "confidence": 0.95},
         "config_at": {"dataset": ds, "cell": chosen, "seed": 0},
         "constraint_intervals": {"result": general},
         "explain_stall": {"config": BASE, "result": result},

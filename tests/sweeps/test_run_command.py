@@ -411,7 +411,7 @@ def test_signals_end_at_a_safe_point_and_the_same_command_goes_on(
             assert run(*arguments, "--store", store) == code
         err = capsys.readouterr().err
         assert "stopped; what is finished is kept. To go on:\n  lagsweep" in err
-        assert open_sweep(here / store).attrs["complete"] is False
+        assert open_sweep(here / store).attrs["complete"] == 0
         assert run("show", store) == 0
         assert re.search(
             r"incomplete: \d+ runs are missing; the run's command goes on", capsys.readouterr().err
@@ -444,7 +444,7 @@ def test_the_real_command_stops_on_signals(here, number, code):
     assert process.returncode == code
     assert out == ""
     assert "To go on:\n  lagsweep run small.toml --seeds 20000" in err
-    assert open_sweep(stored(here)).attrs["complete"] is False
+    assert open_sweep(stored(here)).attrs["complete"] == 0
 
 
 # Progress -------------------------------------------------------------------------------------------------
