@@ -167,6 +167,7 @@ class Report:
             "batches": self.batches,
             "timeline": self.timeline,
             "rollouts": self.rollouts,
+            "drops": self.drops,
             **self.report_on_top(end, details, drops, left),
             "measured_ticks": span,
             "end_ticks": end,
