@@ -53,6 +53,9 @@ from .spec_arguments import spec_from_arguments
     "--masks", is_flag=True, default=None, help="Keep completed, trained and truncated masks of rollouts."
 )
 @click.option("--until", metavar="RULE", help="Add seeds only while needed: 'METRIC within 1%'.")
+@click.option(
+    "--windows", type=click.IntRange(min=1), metavar="N", help="Report by windows of N updates too."
+)
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option(
     "--executor", type=click.Choice(["threads", "serial"]), default="threads", help="Where runs are done."

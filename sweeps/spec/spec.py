@@ -48,6 +48,7 @@ class SpecParts(TypedDict, total=False):
     masks: bool
     tables: tuple[str, ...]
     until: str | None
+    windows: int | None
     runner: Callable[..., xarray.Dataset] | None
 
 
@@ -74,6 +75,8 @@ class SweepSpec:
         Long tables to keep: batches, timeline, rollouts.
     until : str, optional
         A rule that stops adding seeds to a cell.
+    windows : int, optional
+        Report by windows of so many updates too.
     runner : callable, optional
         What :meth:`run` calls; not part of the identity.
     """
@@ -87,6 +90,7 @@ class SweepSpec:
     masks: bool = False
     tables: tuple[str, ...] = ()
     until: str | None = None
+    windows: int | None = None
     runner: Callable[..., xarray.Dataset] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -138,7 +142,8 @@ class SweepSpec:
         }
         if self.base.preset is not None:
             content["preset"] = self.base.preset[0]
-        return fingerprint_of(content if self.until is None else {**content, "until": self.until})
+        rest = {"until": self.until, "windows": self.windows}
+        return fingerprint_of({**content, **{key: value for key, value in rest.items() if value is not None}})
 
     @property
     def is_level_1(self) -> bool:
@@ -208,6 +213,8 @@ class SweepSpec:
             content["constraints"] = list(self.constraints)
         if self.until is not None:
             content["until"] = self.until
+        if self.windows is not None:
+            content["windows"] = self.windows
         content["baseline"] = self.baseline
         if self.masks:
             content["masks"] = True

@@ -95,6 +95,8 @@ class Report:
     def mean_of_law(self, end):
         if not self.law.segments:
             return self.law.mean
+        if len(self.law.segments) == 1:
+            return self.law.at(0).mean
         means = [law.mean for time, law in self.law_starts if self.warmup < time or self.warmup == 0]
         return math.fsum(means) / len(means) if means else NAN
 
@@ -165,6 +167,7 @@ class Report:
             "batches": self.batches,
             "timeline": self.timeline,
             "rollouts": self.rollouts,
+            "drops": self.drops,
             **self.report_on_top(end, details, drops, left),
             "measured_ticks": span,
             "end_ticks": end,
