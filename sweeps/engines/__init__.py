@@ -1,0 +1,1 @@
+"""Engines by themselves: requests simulated, logs of requests read, engines estimated."""

@@ -41,6 +41,7 @@ from .sweeps.compare.systems import (
     compared_systems as compared_systems,
 )
 from .sweeps.config.config import Limit as Limit, PipelineConfig as PipelineConfig
+from .sweeps.config.engine import Engine as Engine
 from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
@@ -72,6 +73,7 @@ from .sweeps.runs.diagnosis import (
 )
 from .sweeps.runs.many import Cancelled as Cancelled
 from .sweeps.runs.result import PipelineResult as PipelineResult, Row as Row
+from .sweeps.runs.engines import EngineResult as EngineResult, simulate_engine as simulate_engine
 from .sweeps.runs.simulate import (
     advance_run as advance_run,
     finish_run as finish_run,

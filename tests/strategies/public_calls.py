@@ -169,6 +169,7 @@ class Lazy:
     make: Callable[[], Any]
 
 
+ENGINE = ls.Engine(step_seconds=0.01, kv_cache_tokens=100)
 BASE = ls.PipelineConfig(duration_seconds=20, rollout_workers=2, batch_tokens=300, max_queue_tokens=1000)
 
 
@@ -803,6 +804,7 @@ def _sweep_calls() -> dict[str, Call]:
     names = {"throughput": "trained_tokens_per_second", "ess": "mean_expected_normalized_ess"}
     spec = Lazy(_spec)
     keywords: dict[str, dict[str, Any]] = {
+        "Engine": {"count": 2, "step_seconds": 0.01, "kv_cache_tokens": 100, "routing": "round_robin"},
         "PipelineConfig": BASE.to_dict(full=True),
         "PipelineConfig.from_dict": {"plain": BASE.to_dict()},
         "SweepSpec": {
@@ -899,6 +901,12 @@ def _sweep_calls() -> dict[str, Call]:
             "tables": (),
             "progress": None,
         },
+        "simulate_engine": {
+            "engine": ENGINE,
+            "prompt_tokens": (5, 6),
+            "output_tokens": (9, 3),
+            "arrival_seconds": (0.0, 0.5),
+        },
         "simulate_pipeline": {"config": BASE, "rollouts": True},
         "start_run": {"config": BASE, "rollouts": True},
         "validate_records": {
@@ -956,6 +964,8 @@ def _owned_calls() -> dict[str, Call]:
         "Finding.within": Call({"place": "x."}, target=lambda: ls.Finding(*error)),
         "Frontier.on_frontier": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
+        "EngineResult.requests_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
+        "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "Limit": Call({"count": "started", "done": "published", "groups": 3}),
         "PipelineConfig.remember_preset": Call(
             {"name": "areal", "fields": {}, "rebuild": ls.preset_config}, target=lambda: BASE.replace(seed=1)
