@@ -244,10 +244,14 @@ def sweep_dataset(ds: Any) -> Any:
     Raises
     ------
     ConfigError
-        If it is something else.
+        If it is something else, or its seconds were read as time differences, as xarray does by itself.
     """
     xarray = sys.modules.get("xarray")
     if xarray is not None and isinstance(ds, xarray.Dataset) and "status" in ds:
+        spans = [name for name, variable in ds.data_vars.items() if variable.dtype.kind == "m"]
+        if spans:
+            rule = "must have its seconds as numbers"
+            raise ConfigError(spans[0], rule, "time differences", "Open it with decode_timedelta=False.")
         return ds
     way_out = "Give what run_sweep or open_sweep returns."
     raise ConfigError("dataset", "must be the dataset of a sweep", ds, way_out)

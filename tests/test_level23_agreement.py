@@ -10,7 +10,7 @@ from oracle.level23 import run_level23
 from strategies.general_configs import GROUPED, PAIRED, general_settings, to_config, to_twin
 from strategies.pipeline_configs import pipeline_settings
 
-from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS
+from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, metrics_of_options
 from lagsweep.sweeps.runs.general import simulate_general
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
 
@@ -42,7 +42,9 @@ BY_BATCH = {
 def check(drawn):
     """Run both, the general engine also where level 1 would do; return the twin's run."""
     twin = run_level23(to_twin(drawn))
-    assert_same_run(simulate_general(to_config(drawn), rollouts=True), twin, ON_TOP)
+    config = to_config(drawn)
+    options = tuple(metric.name for metric in metrics_of_options(config.options_in_use))
+    assert_same_run(simulate_general(config, rollouts=True), twin, ON_TOP + options)
     return twin
 
 

@@ -14,6 +14,7 @@ from .records import (
     CHANNEL_FREE,
     DONE_POPPED,
     DONE_PUBLISHED,
+    NEVER,
     SLOTS_FIRST_LIMIT,
     SLOTS_MAX_RUNNING,
     SLOTS_ONE_BATCH,
@@ -66,9 +67,11 @@ def _closed_gate_kernel(parameters, state, limits):
     if parameters.publication != BACKGROUND and state.channel != CHANNEL_FREE:
         return np.int64(SLOTS_PUBLICATION)
     if parameters.sequential == 1:
+        evaluates = parameters.evaluation_stops == 1 and state.evaluation_time != NEVER
         is_open = (
             state.training == 0
             and state.channel == CHANNEL_FREE
+            and not evaluates
             and state.queue_tokens + state.in_flight_tokens < parameters.batch_tokens
         )
         return np.int64(-1) if is_open else np.int64(SLOTS_SEQUENTIAL)

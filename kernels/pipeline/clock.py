@@ -13,6 +13,7 @@ import numpy as np
 
 from .._jit import jit
 from .records import DECODING, DUE, FULL_RATE, NEVER, OFF_CLOCK, PAUSE, TAIL
+from .stops import decoding_is_stopped
 
 _PARTS_MASK = FULL_RATE - 1
 
@@ -76,11 +77,11 @@ def bring_clock(parameters, state, work_rates, time):
     """Bring W, and the work of a training step that can be slowed down, forward to a tick."""
     span = time - state.clock
     if span > 0:
-        decoding = state.decoding > 0 and state.stopped == 0
+        decoding = state.decoding > 0 and not decoding_is_stopped(state)
         if decoding:
             state.work += span * work_rates[state.decoding]
         slow_rate = parameters.slow_train_rate
-        if state.training == 1 and slow_rate < FULL_RATE:
+        if state.training == 1 and slow_rate < FULL_RATE and state.fetch_time == NEVER:
             rate = slow_rate if decoding else np.int64(FULL_RATE)
             # span * rate in two words: whole ticks, and parts of 2**-24.
             low = (span & _PARTS_MASK) * rate
@@ -98,7 +99,7 @@ def bring_clock(parameters, state, work_rates, time):
 def next_decode_time(state, work_rates, work_tree):
     """Return the first tick at which W reaches the smallest target; NEVER if W stands still."""
     target = work_tree[1]
-    if target == NEVER or state.stopped == 1:
+    if target == NEVER or decoding_is_stopped(state):
         return np.int64(NEVER)
     left = target - state.work
     if left <= 0:
@@ -112,13 +113,13 @@ def next_decode_time(state, work_rates, work_tree):
 def next_training_time(parameters, state):
     """Return the tick at which the step under way ends if nothing changes; NEVER if none is under way."""
     slow_rate = parameters.slow_train_rate
-    if slow_rate == FULL_RATE or state.training == 0:
+    if slow_rate == FULL_RATE or state.training == 0 or state.fetch_time != NEVER:
         return state.training_time
     ticks = state.rest_ticks
     parts = state.rest_parts
     if ticks == 0 and parts == 0:
         return state.clock
-    if state.decoding == 0 or state.stopped == 1:
+    if state.decoding == 0 or decoding_is_stopped(state):
         return state.clock + ticks + (1 if parts > 0 else 0)
     if slow_rate == 0:
         return np.int64(NEVER)

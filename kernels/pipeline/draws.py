@@ -59,9 +59,36 @@ def draw_ahead(parameters, seed, number, tables, draws):
     return True
 
 
+@jit(inline=True, counted=False)
+def segment_of(tables, version):
+    """Return the segment of a law by version that holds at a published version."""
+    segment = tables.segments.shape[0] - 1
+    while tables.segments[segment].version > version:
+        segment -= 1
+    return segment
+
+
 @jit(counted=False)
-def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record, position):
-    """Draw tokens, environment ticks and noise (int64) of a member; with the first, the group's own draws."""
+def _draw_of_segment_kernel(uniform, tables, segment):
+    """Draw tokens and environment ticks under the law of a segment."""
+    law = tables.segments[segment]
+    first = law.rows_start
+    if law.rows_end > first:
+        row = first + pick_row(uniform, law.rows_end - first)
+        return tables.segment_tokens[row], tables.segment_ticks[row]
+    cdf = tables.segment_cdf[law.cdf_start : law.cdf_end]
+    guide = tables.segment_guide[law.guide_start : law.guide_end]
+    return sample_length(uniform, law.minimum, cdf, guide), np.int64(0)
+
+
+@jit(counted=False)
+def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record, position, published):
+    """Draw tokens, environment ticks and noise (int64) of a member; with the first, the group's own draws.
+
+    published int64 is the version that the member starts with.
+    """
+    lowest = np.float64(parameters.law_minimum)
+    highest = np.float64(parameters.law_maximum)
     if draw_ahead(parameters, seed, number, tables, draws):
         words = draws.words
         w0, w1, w2, w3 = words[number, 0], words[number, 1], words[number, 2], words[number, 3]
@@ -69,7 +96,12 @@ def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record,
         w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
     uniform = uniform_from_word(w0)
     environment = np.int64(0)
-    if parameters.trace_groups == 1:
+    if parameters.segments > 0:
+        segment = segment_of(tables, published)
+        lowest = np.float64(tables.segments[segment].minimum)
+        highest = np.float64(tables.segments[segment].maximum)
+        tokens, environment = _draw_of_segment_kernel(uniform, tables, segment)
+    elif parameters.trace_groups == 1:
         if position == 0:
             groups[record].first_row = pick_row(uniform, tables.trace_tokens.shape[0])
         row = member_row(
@@ -96,7 +128,5 @@ def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record,
             groups[record].filtered = 1
     if sigma > 0.0:
         scaled = np.float64(math.floor(np.float64(tokens) * groups[record].factor + 0.5))
-        lowest = np.float64(parameters.law_minimum)
-        highest = np.float64(parameters.law_maximum)
         tokens = np.int64(min(max(scaled, lowest), highest))
     return tokens, environment, noise_bits(w1)

@@ -29,13 +29,14 @@ from .clock import (
     set_key,
     work_of,
 )
-from .draws import _draw_member_kernel, draw_ahead, noise_bits
+from .draws import _draw_member_kernel, draw_ahead, noise_bits, segment_of
 from .groups import (
     _drop_group_kernel,
     _drop_stale_kernel,
     admit_group,
     join_queue,
 )
+from .holding import _join_held_kernel, hold_group, may_join, queue_is_full
 from .publication import _cancel_running_kernel, _channel_kernel
 from .records import (
     AT_DEQUEUE,
@@ -47,6 +48,7 @@ from .records import (
     DISCARDED,
     DUE,
     EMPTY,
+    EVENT_EVALUATION,
     EVENT_PUBLICATION,
     EVENT_ROLLOUT,
     EVENT_START,
@@ -64,21 +66,31 @@ from .records import (
     REACHED,
     RUNNING,
     SLOTS_BUSY,
+    SLOTS_HELD,
     SLOTS_PUBLICATION,
     TAIL,
     TIMED,
     TRAINER_BATCH,
     TRAINER_BUSY,
+    TRAINER_EVALUATION,
+    TRAINER_FETCH,
     TRAINER_PUBLICATION,
     TRAINER_RUNNING_GROUPS,
 )
+from .steps import (
+    _after_publication_kernel,
+    _fetch_ends_kernel,
+    end_evaluation,
+    owes_evaluation,
+    take_in_hand,
+)
+from .stops import starts_are_stopped
 from .ticks import ticks
 from .trainer import (
     _finish_batch_kernel,
     _take_batch_kernel,
     finds_enough,
     holds_enough,
-    start_step,
 )
 
 ticks_of = jit(inline=True)(ticks)
@@ -130,6 +142,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         and parameters.environment == NO_ENVIRONMENT
         and parameters.prompt_sigma == 0.0
         and parameters.filter == 0.0
+        and parameters.segments == 0
     )
     last_time = min(until, parameters.horizon)
     if state.ended == 1:
@@ -158,6 +171,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     slot_time = root >> (slot_bits + 1)
                     is_quiet = (root >> slot_bits) & 1 == 0
                 time = min(state.publication_time, slot_time)
+                time = min(time, min(state.fetch_time, state.evaluation_time))
                 if virtual:
                     training_time = next_training_time(parameters, state)
                     decode_time = next_decode_time(state, work_rates, work_tree)
@@ -181,6 +195,10 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         _pass_time_kernel(parameters, state, arrays, time)
                         continue
 
+                if state.fetch_time == time:
+                    _fetch_ends_kernel(parameters, state, seed, arrays, time)
+                    continue
+
                 # --- time integrals over the measured part of (now, time] ------------------------------
                 now = state.now
                 measured = time > warmup
@@ -192,8 +210,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     idle_ticks = state.idle * span
                     state.idle_slot_ticks += idle_ticks
                     slot_ticks[state.idle_cause] += idle_ticks
-                    slot_ticks[SLOTS_BUSY] += (slot_count - state.idle) * span
-                    trainer_ticks[state.trainer_cause] += span
+                    slot_ticks[SLOTS_BUSY] += (slot_count - state.idle - state.held) * span
+                    slot_ticks[SLOTS_HELD] += state.held * span
+                    trainer_ticks[state.trainer_cause] += time - max(max(now, warmup), state.trainer_booked)
                     if state.idle > 0 and state.cap_closed == 1:
                         state.backpressure_ticks += span
                 now = time
@@ -224,7 +243,13 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     stop = parameters.stop_after_updates
                     if stop > 0 and version >= stop:
                         state.ended = 1
+                    owes_evaluation(parameters, state)
                     channel_may_move = True
+
+                elif state.evaluation_time == time:
+                    # --- an evaluation ends -------------------------------------------------------------
+                    event = np.int64(EVENT_EVALUATION)
+                    end_evaluation(state)
 
                 else:
                     # --- a rollout completes ------------------------------------------------------------
@@ -264,16 +289,20 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         rollout_rows[row].outcome = COMPLETED_MEMBER
 
                     if groups[record].finished == size:
-                        # The group is ready: filtered, too old, or the newest of the queue.
-                        state.running -= 1
+                        # The group is ready: filtered, held, too old, or the newest of the queue.
                         if measured:
                             state.generated_groups += 1
+                        is_held = groups[record].filtered == 0 and queue_is_full(parameters, state)
                         if record_rollouts:
                             for other in range(record * size, (record + 1) * size):
                                 rollout_rows[members[other].row].ready = time
-                                rollout_rows[members[other].row].outcome = QUEUED
+                                if not is_held:
+                                    rollout_rows[members[other].row].outcome = QUEUED
+                        state.running -= 1
                         reason = np.int64(QUEUED)
-                        if groups[record].filtered == 1:
+                        if is_held:
+                            hold_group(state, slots, groups, record, slot)
+                        elif groups[record].filtered == 1:
                             reason = np.int64(FILTERED)
                         elif parameters.stale_check == AT_UPDATE and (
                             state.version - groups[record].version > parameters.max_lag
@@ -282,7 +311,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         else:
                             join_queue(parameters, state, groups, record)
                             limit = parameters.max_queue_groups
-                            if limit > 0 and state.queue_groups > limit:
+                            if limit > 0 and parameters.holds == 0 and state.queue_groups > limit:
                                 record = groups[0].next  # in the queue for longest
                                 reason = np.int64(EVICTED)
                         if reason != QUEUED:
@@ -294,19 +323,22 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 # --- the publication channel, as far as it can go in this tick ---------------------------
                 if channel_may_move and (state.waiting_version >= 0 or state.channel != CHANNEL_FREE):
                     _channel_kernel(parameters, state, arrays, measured)
+                if channel_may_move:
+                    _after_publication_kernel(parameters, state)
             state.event = event
 
             # --- settle, first half: the trainer may start, and pop ahead while it trains ---------------
             while True:
-                training = state.training == 1
-                if training:
+                if may_join(parameters, state):
+                    _join_held_kernel(parameters, state, tables, arrays, state.now > warmup)
+                if state.training == 1 or state.evaluation_time != NEVER:
                     if state.prefetched >= parameters.prefetch:
                         break
                 else:
                     if parameters.blocks_trainer == 1 and state.channel != CHANNEL_FREE:
                         break
                     if state.prefetched > 0:
-                        start_step(parameters, state, groups)
+                        take_in_hand(parameters, state, seed, groups)
                         continue
                 if not finds_enough(parameters, state):
                     break
@@ -315,6 +347,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 ):
                     _drop_stale_kernel(parameters, state, tables, arrays, state.now > warmup)
                     if not finds_enough(parameters, state):
+                        if may_join(parameters, state):
+                            continue
                         break
                 _take_batch_kernel(parameters, state, seed, arrays)
 
@@ -322,7 +356,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         state.settling = 1
         now = state.now
         while state.idle > 0:
-            if state.stopped == 1:
+            if starts_are_stopped(state):
                 state.idle_cause = SLOTS_PUBLICATION
                 break
             record = state.starting
@@ -363,8 +397,10 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     )
             else:
                 tokens, environment, noise = _draw_member_kernel(
-                    parameters, seed, number, tables, draws, groups, record, position
+                    parameters, seed, number, tables, draws, groups, record, position, state.published
                 )
+                if parameters.segments > 0 and (now > warmup or warmup == 0):
+                    arrays.segment_starts[segment_of(tables, state.published)] += 1
             if position == 0 or state.published < groups[record].version:
                 groups[record].version = state.published
 
@@ -429,7 +465,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         if state.idle > 0 and cap_closes(parameters, state, next_admission(parameters, state)):
             state.cap_closed = 1
         if state.training == 1:
-            state.trainer_cause = TRAINER_BUSY
+            state.trainer_cause = TRAINER_BUSY if state.fetch_time == NEVER else TRAINER_FETCH
+        elif state.evaluation_time != NEVER:
+            state.trainer_cause = TRAINER_EVALUATION
         elif state.channel != CHANNEL_FREE and (parameters.blocks_trainer == 1 or sequential):
             state.trainer_cause = TRAINER_PUBLICATION
         elif holds_enough(parameters, state):
@@ -441,7 +479,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             row = state.timeline_rows
             timeline_rows[row].time = now
             timeline_rows[row].queue_tokens = state.queue_tokens
-            timeline_rows[row].in_flight = slot_count - state.idle
+            timeline_rows[row].in_flight = slot_count - state.idle - state.held
             timeline_rows[row].version = state.version
             timeline_rows[row].published = state.published
             timeline_rows[row].event = state.event
@@ -449,6 +487,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             timeline_rows[row].running_groups = state.running
             timeline_rows[row].idle_cause = state.idle_cause if state.idle > 0 else SLOTS_BUSY
             timeline_rows[row].trainer_cause = state.trainer_cause
+            timeline_rows[row].fetch_time = state.fetch_time
+            timeline_rows[row].held = state.held
             state.timeline_rows = row + 1
         if state.ended == 1:
             return REACHED

@@ -5,6 +5,7 @@ The order is the order of the kernel's output rows and of a dataset's variables.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -115,7 +116,65 @@ GENERAL_FLOAT_METRICS: tuple[Metric, ...] = (
 )
 
 GENERAL_METRICS: tuple[Metric, ...] = GENERAL_INTEGER_METRICS + GENERAL_FLOAT_METRICS
+
+# What is reported only where a cell uses an option, by the name of the option: results without it keep their
+# variables. ``PipelineConfig.options_in_use`` names the options of a configuration.
+OPTIONAL_METRICS: dict[str, tuple[Metric, ...]] = {
+    "hold": (Metric("slots_held_seconds", "float64", "slot s", "slot-seconds kept by held groups"),),
+    "fetch": (Metric("trainer_fetch_seconds", "float64", "s", "the trainer waits: its batch is fetched"),),
+    "evaluation": (
+        Metric("trainer_evaluation_seconds", "float64", "s", "the trainer waits: an evaluation is under way"),
+    ),
+}
 METRIC_BY_NAME.update({metric.name: metric for metric in GENERAL_METRICS})
+METRIC_BY_NAME.update({metric.name: metric for some in OPTIONAL_METRICS.values() for metric in some})
+
+
+# What a sweep reports by windows of updates, over the dimension ``window``.
+WINDOW_METRICS: tuple[Metric, ...] = (
+    Metric("window_seconds_per_update", "float64", "s", "time per update"),
+    Metric("window_trained_tokens_per_second", "float64", "tokens/s", "trained tokens per second"),
+    Metric(
+        "window_effective_tokens_per_second",
+        "float64",
+        "tokens/s",
+        "trained tokens times expected ESS per second",
+    ),
+    Metric("window_mean_lag", "float64", "versions", "lag, mean over batches of the batch mean"),
+    Metric(
+        "window_mean_expected_normalized_ess", "float64", "1", "expected normalized ESS, mean over batches"
+    ),
+    Metric("window_trainer_wait_seconds", "float64", "s", "time the trainer is idle"),
+    Metric("window_discarded_rollouts", "int64", "rollouts", "rollouts discarded as too old"),
+    Metric("window_mean_tokens", "float64", "tokens", "tokens of a trained rollout"),
+)
+METRIC_BY_NAME.update({metric.name: metric for metric in WINDOW_METRICS})
+WINDOW_NAMES = frozenset(metric.name for metric in WINDOW_METRICS)
+
+
+def metrics_of_options(options: Iterable[str]) -> tuple[Metric, ...]:
+    """Return the metrics that some options bring, in the order of the table.
+
+    Examples
+    --------
+    >>> [metric.name for metric in metrics_of_options({"evaluation", "fetch"})]
+    ['trainer_fetch_seconds', 'trainer_evaluation_seconds']
+    """
+    wanted = set(options)
+    return tuple(metric for name, some in OPTIONAL_METRICS.items() if name in wanted for metric in some)
+
+
+def hidden_metrics(options: Iterable[str]) -> frozenset[str]:
+    """Name the metrics of all options but these.
+
+    Examples
+    --------
+    >>> sorted(hidden_metrics({"fetch", "evaluation"}))
+    ['slots_held_seconds']
+    """
+    others = set(OPTIONAL_METRICS) - set(options)
+    return frozenset(metric.name for metric in metrics_of_options(others))
+
 
 # What the general loop sums after the warm-up; in the order of a saved run, so new ones go to the end.
 GENERAL_SUMS = (
@@ -157,8 +216,10 @@ GENERAL_SUMS = (
 
 # Why slots are idle and why the trainer waits, in the order of precedence; each limit of the ledger follows
 # the slots' list with a name of its own.
-SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "sequential")
-TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch")
+SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "sequential", "held")
+TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch", "fetch", "evaluation")
+# Those that are told only where a configuration uses an option.
+OPTIONAL_CONSTRAINTS = {"held": "hold", "fetch": "fetch", "evaluation": "evaluation"}
 
 
 # What stands for "no value" in a column of whole numbers, which has no NaN.
@@ -249,3 +310,7 @@ class MetricAttributes:
     trainer_running_groups_seconds: float
     trainer_batch_seconds: float
     last_progress_seconds: float
+
+    slots_held_seconds: float
+    trainer_fetch_seconds: float
+    trainer_evaluation_seconds: float

@@ -21,6 +21,7 @@ from .clock import (
     take_off_clock,
 )
 from .groups import _retire_kernel, decile_of, leave_live
+from .holding import _leave_held_kernel
 from .records import (
     ABORT,
     CANCELLED,
@@ -37,6 +38,7 @@ from .records import (
     NEVER,
     PAUSE,
 )
+from .stops import STOPPED_BY_PUBLICATION, let_decoding_go, stop_decoding
 from .ticks import ticks
 
 ticks_of = jit(inline=True)(ticks)
@@ -83,12 +85,12 @@ def _channel_kernel(parameters, state, arrays, measured):
             state.waiting_version = -1
             state.channel = CHANNEL_DRAINING
         if state.channel == CHANNEL_DRAINING:
-            if style == DRAIN and state.running > 0:
+            if style == DRAIN and state.running > state.held:
                 return
             state.channel = CHANNEL_TRANSFER
             state.publication_time = state.now + parameters.sync_ticks
             if style >= PAUSE:
-                state.stopped = 1
+                stop_decoding(state, STOPPED_BY_PUBLICATION)
             if style == ABORT:
                 _abort_kernel(parameters, state, arrays)
         if state.publication_time > state.now:
@@ -103,7 +105,7 @@ def _channel_kernel(parameters, state, arrays, measured):
         state.published = state.publication_version
         state.channel = CHANNEL_FREE
         state.publication_time = NEVER
-        state.stopped = 0
+        let_decoding_go(state, STOPPED_BY_PUBLICATION)
         state.publications += 1
         if measured:
             state.syncs += 1
@@ -171,6 +173,8 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
         state.cost += groups[record].started
         if measured:
             state.cancelled_groups += 1
+        if groups[record].finished == size:
+            _leave_held_kernel(state, arrays.slots, groups, record)
         if state.starting == record:
             state.starting = after
         state.running -= 1

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .metrics import GENERAL_METRICS, GENERAL_SUMS, METRICS
+from .metrics import GENERAL_METRICS, GENERAL_SUMS, METRICS, OPTIONAL_METRICS, metrics_of_options
 
 NEVER = 2**63 - 1  # a time, an event key or a target of work that no event has
 FULL_RATE = 2**24  # units of work that one tick adds at full speed
@@ -35,9 +35,9 @@ DONE_PUBLISHED, DONE_POPPED, DONE_TRAINED = range(3)  # limits
 CHANNEL_FREE, CHANNEL_DRAINING, CHANNEL_TRANSFER = range(3)  # state
 GROUP_UNUSED, GROUP_RUNNING, GROUP_QUEUED, GROUP_POPPED, GROUP_REQUEUED = range(5)
 NOT_STARTED, COMPLETED = -1, -2  # a member's slot
-EMPTY, TIMED, DECODING, TAIL, DUE, OFF_CLOCK = range(6)  # a slot's phase
-EVENT_START, EVENT_PUBLICATION, EVENT_UPDATE, EVENT_ROLLOUT = range(4)
-EVENT_NAMES = ("start", "publication", "update", "rollout")
+EMPTY, TIMED, DECODING, TAIL, DUE, OFF_CLOCK, HELD = range(7)  # a slot's phase
+EVENT_START, EVENT_PUBLICATION, EVENT_UPDATE, EVENT_ROLLOUT, EVENT_EVALUATION = range(5)
+EVENT_NAMES = ("start", "publication", "update", "rollout", "evaluation")
 RUNNING, QUEUED, IN_TRAINING, TRAINED, DISCARDED, FILTERED, EVICTED, CANCELLED, COMPLETED_MEMBER = range(9)
 OUTCOME_NAMES = (
     "running", "queued", "in_training", "trained", "discarded", "filtered", "evicted", "cancelled", "waiting",
@@ -51,10 +51,18 @@ OUTCOME_NAMES = (
     SLOTS_ONE_BATCH,
     SLOTS_TOKEN_CAP,
     SLOTS_SEQUENTIAL,  # a phase of `sequential` that starts nothing
+    SLOTS_HELD,  # neither idle nor busy: kept by a group that a full queue does not take
     SLOTS_FIRST_LIMIT,  # and one more for each further limit
-) = range(7)
-TRAINER_BUSY, TRAINER_PUBLICATION, TRAINER_RUNNING_GROUPS, TRAINER_BATCH = range(4)
-TRAINER_CAUSES = 4
+) = range(8)
+(
+    TRAINER_BUSY,
+    TRAINER_PUBLICATION,
+    TRAINER_RUNNING_GROUPS,
+    TRAINER_BATCH,
+    TRAINER_FETCH,
+    TRAINER_EVALUATION,
+) = range(6)
+TRAINER_CAUSES = 6
 
 # --- histograms of trained rollouts, LAG_BINS bins each ----------------------------------------------
 (
@@ -120,6 +128,13 @@ PARAMETERS = _record(
     "requeue",
     "redraw",
     "cancel",
+    "holds",  # 1: queue_overflow "hold"
+    "fetch_ticks",
+    "evaluation_every",  # 0: none
+    "evaluation_ticks",
+    "evaluation_stops",  # 1: an evaluation stops decoding
+    "training_stops",  # 1: a training step stops decoding
+    "segments",  # of a law by version; 0: one law
     real=(
         "decode_rate",
         "rollout_overhead",
@@ -132,9 +147,24 @@ PARAMETERS = _record(
         "filter",
         "resume_seconds",
         "reprefill_rate",  # 0: re-prefill takes no time
+        "train_spread",
     ),
 )
 LIMIT = _record("finished", "done", "groups")  # finished 1: the count is "finished"
+# A law that holds from a published version on: its table and guide, or the rows of its pairs, are a part of
+# the arrays of all segments.
+SEGMENT = _record(
+    "version",
+    "minimum",
+    "maximum",
+    "cdf_start",
+    "cdf_end",
+    "guide_start",
+    "guide_end",
+    "rows_start",
+    "rows_end",  # its start: no pairs
+    real=("mean_tokens",),
+)
 
 _BATCH_SUMS = (
     "queue_token_ticks",
@@ -199,7 +229,7 @@ GENERAL_STATE = _record(
     "clock",  # tick up to which work is accounted
     "work",  # W, the virtual work clock
     "decoding",  # rollouts decoding now
-    "stopped",  # 1: a publication has stopped decoding
+    "stopped",  # reasons for which decoding stands still, as bits of .stops
     "version",
     "published",
     "channel",
@@ -207,7 +237,7 @@ GENERAL_STATE = _record(
     "publication_version",
     "waiting_version",  # -1: none waits
     "publications",  # completed, over the whole run
-    "training",  # 1: a step is under way
+    "training",  # 1: the trainer has a batch in hand: it is fetched, or its step is under way
     "training_time",  # NEVER unless a step with a fixed end is under way
     "training_start",
     "training_version",
@@ -252,6 +282,14 @@ GENERAL_STATE = _record(
     "cost",  # events and scanned records, for the budget
     "events",
     *GENERAL_SUMS,
+    "fetch_time",  # NEVER unless the batch in hand is fetched: its step begins then
+    "trainer_booked",  # tick up to which the trainer's time is booked, where that is later than `now`
+    "evaluation_due",  # 1: an evaluation waits for the publication under way
+    "evaluation_time",  # NEVER unless an evaluation is under way
+    "held",  # slots that are kept by groups which a full queue did not take
+    "held_head",  # these groups, in the order in which they became ready
+    "held_tail",
+    "discarded_since",  # rollouts discarded as too old since the last recorded batch
     real=(*_BATCH_SUMS, "token_lag_sum"),  # tokens × token-weighted lag
 )
 
@@ -280,6 +318,8 @@ GROUP = _record(
     "batch_tokens",
     "dequeue_version",
     "dequeue_publications",
+    "fetched",  # of the batch that begins with this group: tick at which its fetch ends
+    "held_slot",  # of a held group: the slot that it keeps
     real=("factor",),  # of its members' lengths, by its prompt
 )
 
@@ -320,8 +360,10 @@ _ESS = ("ess", "expected_ess")
 LEAN_BATCH = _record(*_BATCH, real=_ESS)
 LEAN_TIMELINE = _record(*_TIMELINE)
 LEAN_ROLLOUT = _record(*_ROLLOUT)
-GENERAL_BATCH = _record("update", *_BATCH, "groups", "dequeue_lag_sum", real=_ESS)
-GENERAL_TIMELINE = _record(*_TIMELINE, "queue_groups", "running_groups", "idle_cause", "trainer_cause")
+GENERAL_BATCH = _record("update", *_BATCH, "groups", "dequeue_lag_sum", "discarded", real=_ESS)
+GENERAL_TIMELINE = _record(
+    *_TIMELINE, "queue_groups", "running_groups", "idle_cause", "trainer_cause", "fetch_time", "held"
+)
 GENERAL_ROLLOUT = _record("number", *_ROLLOUT, "group", "member", "end_version", "ready")
 
 
@@ -330,7 +372,7 @@ def _metrics_record(metrics: tuple) -> np.dtype:
 
 
 LEAN_REPORT = _metrics_record(METRICS)
-GENERAL_REPORT = _metrics_record(METRICS + GENERAL_METRICS)
+GENERAL_REPORT = _metrics_record(METRICS + GENERAL_METRICS + metrics_of_options(OPTIONAL_METRICS))
 
 
 # --- arrays that travel together ---------------------------------------------------------------------
@@ -388,6 +430,11 @@ class Tables(NamedTuple):
     trace_group_starts: np.ndarray  # int64[g + 1]
     trace_group_of_row: np.ndarray  # int64[r]
     decile_edges: np.ndarray  # int64[9]: quantiles of the length law at 0.1…0.9
+    segments: np.ndarray  # SEGMENT[n]: of a law by version, in the order of versions
+    segment_cdf: np.ndarray  # float64[…]
+    segment_guide: np.ndarray  # int64[…]
+    segment_tokens: np.ndarray  # int64[…]
+    segment_ticks: np.ndarray  # int64[…]
 
 
 class GeneralArrays(NamedTuple):
@@ -402,6 +449,7 @@ class GeneralArrays(NamedTuple):
     histograms: np.ndarray  # int64[H_COUNT, LAG_BINS]
     slot_ticks: np.ndarray  # int64[SLOTS_FIRST_LIMIT + n]
     trainer_ticks: np.ndarray  # int64[TRAINER_CAUSES]
+    segment_starts: np.ndarray  # int64[n]: measured starts of rollouts by segment of a law by version
     batch_rows: np.ndarray  # GENERAL_BATCH[b]
     timeline_rows: np.ndarray  # GENERAL_TIMELINE[t]
     rollout_rows: np.ndarray  # GENERAL_ROLLOUT[n]
@@ -419,6 +467,7 @@ def initial_state(kind: np.dtype) -> np.ndarray:
     """
     state = np.zeros(1, kind)
     never = {"publication_time": NEVER, "training_time": NEVER, "queue_oldest": 2**62, "ess_min": np.inf}
+    never |= {"fetch_time": NEVER, "evaluation_time": NEVER}
     for name, value in {
         **never, "waiting_version": -1, "freed": -1, "max_queue": -1, "max_lag": -1,
     }.items():  # fmt: skip

@@ -18,6 +18,7 @@ from .records import (
     NEVER,
     SLOTS_BUSY,
     SLOTS_FIRST_LIMIT,
+    SLOTS_HELD,
     SLOTS_MAX_RUNNING,
     SLOTS_ONE_BATCH,
     SLOTS_PUBLICATION,
@@ -25,6 +26,8 @@ from .records import (
     SLOTS_TOKEN_CAP,
     TRAINER_BATCH,
     TRAINER_BUSY,
+    TRAINER_EVALUATION,
+    TRAINER_FETCH,
     TRAINER_PUBLICATION,
     TRAINER_RUNNING_GROUPS,
 )
@@ -44,12 +47,12 @@ def _end_ticks(parameters, state):
 
 
 @jit
-def _write_core_kernel(parameters, state, metrics, batches, wait_ticks, idle_cap_closes, nothing_under_way):
+def _write_core_kernel(parameters, state, metrics, batches, wait_ticks, idle_cap_closes, nothing_goes_on):
     """Write the metrics that both loops report in one way.
 
     parameters PARAMETERS, state and metrics LEAN_… or GENERAL_…; batches int64 trained in the measured span;
     wait_ticks int64 of the trainer; idle_cap_closes bool, whether the token cap holds idle slots back since
-    the last event; nothing_under_way bool, whether neither a step nor a publication is.
+    the last event; nothing_goes_on bool, whether nothing is in flight and trainer and channel rest.
     """
     end, tail_ticks = _end_ticks(parameters, state)
     measured_ticks = max(np.int64(0), end - parameters.warmup)
@@ -72,7 +75,7 @@ def _write_core_kernel(parameters, state, metrics, batches, wait_ticks, idle_cap
     metrics.max_lag_observed = state.max_lag
     metrics.final_version = state.version
     metrics.queued_tokens = state.queue_tokens
-    metrics.stalled = 1 if state.idle == parameters.slots and nothing_under_way else 0
+    metrics.stalled = 1 if nothing_goes_on else 0
 
     metrics.trained_tokens_per_second = _ratio(np.float64(state.trained_tokens), measured_seconds)
     metrics.effective_tokens_per_second = _ratio(state.effective_tokens, measured_seconds)
@@ -108,26 +111,28 @@ def lean_metrics_kernel(parameters, state, metrics):
         state.updates,
         state.trainer_wait_ticks + (tail_ticks if trainer_is_idle else np.int64(0)),
         parameters.sequential == 0,
-        trainer_is_idle and state.publication_time == NEVER,
+        state.idle == parameters.slots and trainer_is_idle and state.publication_time == NEVER,
     )
     metrics.discarded_rollouts = state.discarded_rollouts
     metrics.in_training_tokens = np.int64(0) if trainer_is_idle else state.training_tokens
 
 
 @jit
-def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_ticks):
+def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_ticks, tables):
     """Write the metrics of a run of the general loop that has reached its end.
 
-    parameters PARAMETERS[1], arrays GeneralArrays; metrics GENERAL_REPORT[1] is filled; slot_ticks and
-    trainer_ticks, copies of those of `arrays`, are closed at the end.
+    parameters PARAMETERS[1], arrays GeneralArrays, tables Tables; metrics GENERAL_REPORT[1] is filled;
+    slot_ticks and trainer_ticks, copies of those of `arrays`, are closed at the end.
     """
     parameters = parameters[0]
     state = arrays.state[0]
     metrics = metrics[0]
     end, tail_ticks = _end_ticks(parameters, state)
     slot_ticks[state.idle_cause] += state.idle * tail_ticks
-    slot_ticks[SLOTS_BUSY] += (parameters.slots - state.idle) * tail_ticks
-    trainer_ticks[state.trainer_cause] += tail_ticks
+    slot_ticks[SLOTS_BUSY] += (parameters.slots - state.idle - state.held) * tail_ticks
+    slot_ticks[SLOTS_HELD] += state.held * tail_ticks
+    booked = max(max(state.now, parameters.warmup), state.trainer_booked)
+    trainer_ticks[state.trainer_cause] += max(np.int64(0), end - booked)
     _write_core_kernel(
         parameters,
         state,
@@ -135,12 +140,15 @@ def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_tick
         state.batches,
         max(np.int64(0), end - parameters.warmup) - trainer_ticks[TRAINER_BUSY],
         state.cap_closed == 1,
-        state.training == 0 and state.channel == CHANNEL_FREE,
+        state.idle + state.held == parameters.slots
+        and state.training == 0
+        and state.channel == CHANNEL_FREE
+        and state.evaluation_time == NEVER,
     )
     metrics.discarded_rollouts = state.discarded_groups * parameters.group_size
     metrics.in_training_tokens = state.popped_tokens
     _write_groups_kernel(state, arrays.groups, metrics)
-    _write_lags_kernel(parameters, state, metrics)
+    _write_lags_kernel(state, metrics, _law_mean(parameters, arrays.segment_starts, tables.segments))
 
     metrics.slots_busy_seconds = slot_ticks[SLOTS_BUSY] / 1e6
     metrics.slots_publication_seconds = slot_ticks[SLOTS_PUBLICATION] / 1e6
@@ -156,6 +164,9 @@ def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_tick
     metrics.trainer_publication_seconds = trainer_ticks[TRAINER_PUBLICATION] / 1e6
     metrics.trainer_running_groups_seconds = trainer_ticks[TRAINER_RUNNING_GROUPS] / 1e6
     metrics.trainer_batch_seconds = trainer_ticks[TRAINER_BATCH] / 1e6
+    metrics.slots_held_seconds = slot_ticks[SLOTS_HELD] / 1e6
+    metrics.trainer_fetch_seconds = trainer_ticks[TRAINER_FETCH] / 1e6
+    metrics.trainer_evaluation_seconds = trainer_ticks[TRAINER_EVALUATION] / 1e6
     metrics.last_progress_seconds = state.now / 1e6
 
 
@@ -191,8 +202,23 @@ def _write_groups_kernel(state, groups, metrics):
 
 
 @jit
-def _write_lags_kernel(parameters, state, metrics):
-    """Write mean lags of the trained rollouts, and how their mean length differs."""
+def _law_mean(parameters, starts, segments):
+    """Return the law's mean in tokens; of a law by version the segments', by the rollouts that started."""
+    if parameters.segments == 0:
+        return parameters.mean_tokens
+    if parameters.segments == 1:
+        return segments[0].mean_tokens
+    total = 0.0
+    count = np.int64(0)
+    for segment in range(segments.shape[0]):
+        total += segments[segment].mean_tokens * np.float64(starts[segment])
+        count += starts[segment]
+    return _ratio(total, np.float64(count))
+
+
+@jit
+def _write_lags_kernel(state, metrics, law_mean):
+    """Write mean lags of the trained rollouts, and how their mean length differs from the law's."""
     rollouts = np.float64(state.trained_rollouts)
     trained_mean = _ratio(np.float64(state.trained_tokens), rollouts)
     left_mean = _ratio(np.float64(state.left_tokens), np.float64(state.left_rollouts))
@@ -203,5 +229,5 @@ def _write_lags_kernel(parameters, state, metrics):
     metrics.mean_rollout_lag_publications = _ratio(np.float64(state.sync_lag_training_sum), rollouts)
     metrics.mean_end_lag = _ratio(np.float64(state.lag_end_sum), rollouts)
     metrics.mean_token_lag = _ratio(state.token_lag_sum, np.float64(state.trained_tokens))
-    metrics.length_bias_law = trained_mean / parameters.mean_tokens
+    metrics.length_bias_law = trained_mean / law_mean
     metrics.length_bias_drawn = trained_mean / left_mean

@@ -12,13 +12,12 @@ import numpy as np
 
 from .._jit import jit
 from ..draws.philox import philox_rounds, uniform_from_word
-from .draws import noise_from_bits
+from .draws import noise_from_bits, segment_of
 from .ess import batch_ess, exp_saturating
 from .groups import decile_of, free_record, is_ranked, leave_live, leave_queue
 from .metrics import LAG_BINS
 from .records import (
     CHANNEL_FREE,
-    FULL_RATE,
     GROUP_POPPED,
     H_DEQUEUE,
     H_DEQUEUE_SYNCS,
@@ -33,9 +32,6 @@ from .records import (
     STARTED,
     TRAINED,
 )
-from .ticks import ticks
-
-ticks_of = jit(inline=True)(ticks)
 
 
 @jit(inline=True, counted=False)
@@ -122,30 +118,12 @@ def _take_batch_kernel(parameters, state, seed, arrays):
                 arrays.rollout_rows[members[member].row].outcome = IN_TRAINING
     groups[head].batch_groups = count
     groups[head].batch_tokens = tokens
+    groups[head].fetched = state.now + parameters.fetch_ticks
     state.popped_tokens += tokens
     state.popped_batches += 1
     state.popped_groups += count
     state.prefetched += 1
     state.cost += count
-
-
-@jit(inline=True, counted=False)
-def start_step(parameters, state, groups):
-    """Begin the step of the oldest batch taken."""
-    head = state.popped_head
-    rollouts = groups[head].batch_groups * parameters.group_size
-    tokens = groups[head].batch_tokens + parameters.prompt_tokens * rollouts
-    length = ticks_of(parameters.train_overhead + np.float64(tokens) / parameters.train_rate)
-    state.prefetched -= 1
-    state.training = 1
-    state.training_start = state.now
-    state.training_version = state.version
-    state.training_publications = state.publications
-    if parameters.slow_train_rate == FULL_RATE:
-        state.training_time = state.now + length
-    else:
-        state.rest_ticks = length
-        state.rest_parts = 0
 
 
 @jit(inline=True, counted=False)
@@ -206,7 +184,10 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
             own_spread = spread
             own_inflation = inflation
             if exponent != 0.0 and lag > 0:
-                own_spread = spread * (np.float64(tokens) / parameters.mean_tokens) ** exponent
+                mean_tokens = parameters.mean_tokens
+                if parameters.segments > 0:
+                    mean_tokens = tables.segments[segment_of(tables, behaviour)].mean_tokens
+                own_spread = spread * (np.float64(tokens) / mean_tokens) ** exponent
                 own_inflation = exp_saturating(own_spread * own_spread)
             log_weight = 0.0
             if lag > 0:
@@ -283,6 +264,8 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
         batch_rows[row].max_lag = lag_max
         batch_rows[row].groups = count
         batch_rows[row].dequeue_lag_sum = dequeue_lag_sum
+        batch_rows[row].discarded = state.discarded_since
+        state.discarded_since = 0
         batch_rows[row].ess = ess
         batch_rows[row].expected_ess = expected_ess
         state.batch_rows = row + 1

@@ -14,8 +14,8 @@ import altair as alt
 
 from ..results.words import CAUSES
 
-BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F98",
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY, YELLOW = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8F98", "#F0E442",
 )  # fmt: skip
 CATEGORIES = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY]
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
@@ -32,6 +32,8 @@ _CAUSE_COLOURS = {
     "trainer_publication_seconds": SKY,
     "trainer_running_groups_seconds": PURPLE,
     "trainer_batch_seconds": ORANGE,
+    "trainer_fetch_seconds": GREEN,
+    "trainer_evaluation_seconds": GREY,
     "slots_busy_seconds": BLUE,
     "slots_publication_seconds": SKY,
     "slots_max_running_seconds": PURPLE,
@@ -39,6 +41,7 @@ _CAUSE_COLOURS = {
     "slots_token_cap_seconds": ORANGE,
     "slots_sequential_seconds": GREY,
     "slots_limits_seconds": VERMILLION,
+    "slots_held_seconds": YELLOW,
     "trained_tokens": BLUE,
     "discarded_tokens": VERMILLION,
     "left": GREY,

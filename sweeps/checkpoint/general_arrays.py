@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kernels.pipeline import records
 from ...kernels.pipeline.records import NEVER
+from ...kernels.pipeline.stops import STOPPED_BY_EVALUATION, STOPPED_BY_PUBLICATION, STOPPED_BY_TRAINING
 from ..runs.general import LARGEST_LIVE_ROLLOUTS, GeneralRun
 from .saved_arrays import (
     LARGEST_COUNT,
@@ -62,7 +63,7 @@ def check_general(run: GeneralRun) -> None:
 
 def _check_state(run: GeneralRun) -> None:
     held, state, parameters = run.held, run.state, run.parameters[0]
-    for name in ("settling", "stopped", "training", "cap_closed"):
+    for name in ("settling", "training", "cap_closed"):
         demand_within(f"state.{name}", state[name], 0, 1)
     demand_within("state.event", state.event, 0, len(records.EVENT_NAMES) - 1)
     demand_within("state.freed", state.freed, -1, parameters.slots - 1)
@@ -85,23 +86,48 @@ def _check_publication(run: GeneralRun) -> None:
     transfers = state.channel == records.CHANNEL_TRANSFER
     rule = "must be set during a transfer alone"
     demand(transfers == (state.publication_time != NEVER), "state.publication_time", rule)
-    stops = transfers and style >= records.PAUSE
-    demand(state.stopped == stops, "state.stopped", f"must be {int(stops)}", int(state.stopped))
+    stops = STOPPED_BY_PUBLICATION if transfers and style >= records.PAUSE else 0
+    stops |= _stops_by_trainer(run)
+    demand(state.stopped == stops, "state.stopped", f"must be {stops}", int(state.stopped))
     if state.channel != records.CHANNEL_FREE:
         version = state.publication_version
         demand_within("state.publication_version", version, state.published, state.version)
 
 
+def _steps(run: GeneralRun) -> bool:
+    """Tell whether a step is under way: the batch in hand is no longer fetched."""
+    return bool(run.state.training == 1 and run.state.fetch_time == NEVER)
+
+
+def _stops_by_trainer(run: GeneralRun) -> int:
+    """Return the reasons for which the trainer stops decoding."""
+    state, parameters = run.state, run.parameters[0]
+    blocks = bool(parameters.blocks_trainer or parameters.sequential)
+    publishes = blocks and state.channel != records.CHANNEL_FREE and parameters.publication != records.DRAIN
+    trains = parameters.training_stops == 1 and (_steps(run) or publishes)
+    evaluates = parameters.evaluation_stops == 1 and state.evaluation_time != NEVER
+    return STOPPED_BY_TRAINING * trains | STOPPED_BY_EVALUATION * bool(evaluates)
+
+
 def _check_training(run: GeneralRun) -> None:
     state, parameters = run.state, run.parameters[0]
-    timed = state.training == 1 and parameters.slow_train_rate == records.FULL_RATE
+    timed = _steps(run) and parameters.slow_train_rate == records.FULL_RATE
     rule = "must be set while a step with a fixed end is under way"
     demand(timed == (state.training_time != NEVER), "state.training_time", rule)
     demand_within("state.rest_ticks", state.rest_ticks, 0, 2**62)
     demand_within("state.rest_parts", state.rest_parts, 0, records.FULL_RATE - 1)
     demand_within("state.training_version", state.training_version, 0, state.version)
     demand_within("state.training_publications", state.training_publications, 0, state.publications)
-    demand_within("state.training_start", state.training_start, 0, state.now)
+    booked = int(state.trainer_booked)
+    demand_within("state.trainer_booked", booked, 0, parameters.horizon)
+    demand_within("state.training_start", state.training_start, 0, max(int(state.now), booked))
+    if state.fetch_time != NEVER:
+        demand(state.training == 1, "state.fetch_time", "must be set for a batch in hand alone")
+        demand_within("state.fetch_time", state.fetch_time, state.now, 2 * 2**52)
+    if state.evaluation_time != NEVER:
+        demand(state.training == 0, "state.evaluation_time", "must be set between steps alone")
+        demand_within("state.evaluation_time", state.evaluation_time, state.now, 2 * 2**52)
+    demand_within("state.evaluation_due", state.evaluation_due, 0, int(parameters.evaluation_every > 0))
 
 
 def _check_fields_of_groups(run: GeneralRun) -> None:
@@ -125,18 +151,25 @@ def _check_fields_of_groups(run: GeneralRun) -> None:
     running = groups["state"] == records.GROUP_RUNNING
     whole = np.isin(groups["state"], (records.GROUP_QUEUED, records.GROUP_POPPED))
     demand((groups["finished"][whole] == size).all(), "groups.finished", f"must be {size} in a ready group")
+    held = int((groups["finished"][running] == size).sum())
     demand(
-        (groups["finished"][running] < size).all(),
+        held == state.held and (held == 0 or parameters.holds == 1),
         "groups.finished",
-        f"must be below {size} in one that runs",
+        f"must be below {size} in one that runs and is not held",
     )
     popped = groups[groups["state"] == records.GROUP_POPPED]
     demand_within("groups.dequeue_version", popped["dequeue_version"], 0, state.version)
+    demand_within("groups.fetched", popped["fetched"], 0, 2 * 2**52)
     demand_within("groups.dequeue_publications", popped["dequeue_publications"], 0, state.publications)
 
 
-def _walk(run: GeneralRun, name: str, field: str, first: int, kinds: tuple[int, ...]) -> list[int]:
-    """Follow a list of groups to its end; every group is of these states, and none comes twice."""
+def _walk(
+    run: GeneralRun, name: str, field: str, first: int, kinds: tuple[int, ...], in_all: int | None = None
+) -> list[int]:
+    """Follow a list of groups to its end; every group is of these states, and none comes twice.
+
+    `in_all` says how many it holds; none: every group of these states.
+    """
     following = run.held.groups[field].tolist()
     found: list[int] = []
     record = int(first)
@@ -147,7 +180,8 @@ def _walk(run: GeneralRun, name: str, field: str, first: int, kinds: tuple[int, 
     demand(record == 0, name, "must come to an end")
     states = run.held.groups["state"]
     demand(np.isin(states[found], kinds).all(), name, "must hold groups of its state alone")
-    in_all = int(np.isin(states[1:], kinds).sum())
+    if in_all is None:
+        in_all = int(np.isin(states[1:], kinds).sum())
     demand(len(found) == in_all, name, f"must hold {in_all} groups", len(found))
     return found
 
@@ -179,6 +213,9 @@ def _check_lists(run: GeneralRun) -> list[int]:
         run, "live", "live_next", groups["live_next"][0], (records.GROUP_RUNNING, records.GROUP_QUEUED)
     )
     _check_backwards(run, "live", "live_previous", live)
+    held = _walk(run, "held_head", "next", state.held_head, (records.GROUP_RUNNING,), int(state.held))
+    demand((groups["finished"][held] == parameters.group_size).all(), "held_head", "must hold ready groups")
+    demand(state.held_tail == (held or [0])[-1], "state.held_tail", "must be the last of its list")
     running = len(live) - len(queue)
     demand(state.running == running, "state.running", f"must be {running}", int(state.running))
     _check_popped(run)
@@ -198,7 +235,7 @@ def _check_popped(run: GeneralRun) -> None:
         demand_within("groups.batch_groups", count, 1, len(popped) - place)
         tokens = exact_sum(groups["tokens"][popped[place : place + count]])
         demand(groups["batch_tokens"][head] == tokens, "groups.batch_tokens", f"must be {tokens}")
-        if place == 0 and state.training == 1:
+        if place == 0 and _steps(run):
             in_training = groups[popped[:count]]
             for name in ("version", "publications"):
                 newest = state[f"training_{name}"]
@@ -280,9 +317,13 @@ def _check_slots(run: GeneralRun) -> None:
     phases = slots["phase"]
     moving = [records.TAIL, records.DECODING, records.DUE, records.OFF_CLOCK]
     known = moving if parameters.virtual_clock else [records.TIMED]
+    held_slots = np.flatnonzero(phases == records.HELD)
+    waiting = held.groups[(held.groups["state"] == records.GROUP_RUNNING) & (held.groups["finished"] == size)]
+    kept = sorted(waiting["held_slot"].tolist())
+    demand(held_slots.tolist() == kept, "groups.held_slot", "must be the slots that held groups keep")
     demand(((phases == records.EMPTY) == idle).all(), "slots.phase", "must be empty in idle slots alone")
-    demand(np.isin(phases[~idle], known).all(), "slots.phase", "must be one of this run's clock")
-    busy = np.flatnonzero(~idle)
+    busy = np.flatnonzero(~idle & (phases != records.HELD))
+    demand(np.isin(phases[busy], known).all(), "slots.phase", "must be one of this run's clock")
     demand_within("slots.group", slots["group"][busy], 1, len(held.groups) - 1)
     demand_within("slots.member", slots["member"][busy], 0, size - 1)
     group, position = slots["group"][busy], slots["member"][busy]

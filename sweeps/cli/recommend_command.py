@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from ..json_text import json_text
+from .store_argument import store_argument
 
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 there is a choice, 1 no configuration keeps the bounds, 2 usage, 3 no such store.",
 )
-@click.argument("store", type=click.Path(path_type=Path))
+@store_argument()
 @click.option("--maximize", metavar="METRIC", help="trained_tokens_per_second if left out.")
 @click.option("--minimize", metavar="METRIC", help="Instead, as seconds_per_update.")
 @click.option("--min-ess", type=float, help="Least mean expected normalized ESS, 0 to 1.")
@@ -38,7 +39,8 @@ def command(
 ) -> int:
     """Choose a configuration of a stored sweep under constraints.
 
-    STORE is the sweep's folder. Says what cannot be told apart from the choice, what the bounds cost, and
+    STORE is the sweep's folder, or its name's beginning.
+    Says what cannot be told apart from the choice, what the bounds cost, and
     which command would settle what the store cannot.
     """
     from ..recommend.recommend import recommend

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from .store_argument import store_argument
+
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="The page opens without a network. Exit codes: 0 done, 2 usage, 3 the store cannot be read.",
 )
-@click.argument("store", type=click.Path(path_type=Path))
+@store_argument()
 @click.option(
     "--output",
     "-o",
@@ -41,7 +43,8 @@ def command(
 ) -> int:
     """Write one offline HTML page about a stored sweep.
 
-    STORE is the sweep's folder. The verdict comes first; an unfinished sweep is reported as far as it is.
+    STORE is the sweep's folder, or its name's beginning.
+    The verdict comes first; an unfinished sweep is reported as far as it is.
     """
     from ..pages.report import report_facts, write_report
     from ..store.store import open_sweep

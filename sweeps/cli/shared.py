@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,12 @@ from typing import Any
 import click
 
 from ..json_text import json_text
+from ..results.words import cut_note
+from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
 from .config_flags import changes_from_flags, preset_from_flags
 
+PROGRAM = "lagsweep"
 INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
 
 
@@ -28,9 +33,19 @@ def executor_of(
     return connect(dask, threads)
 
 
+def program() -> str:
+    """Return the program as it was called, so that what is printed can be pasted."""
+    called = sys.argv[0] if sys.argv else ""
+    if Path(called).name != PROGRAM or os.sep not in called:
+        return PROGRAM
+    found = shutil.which(PROGRAM)
+    on_path = found is not None and os.path.realpath(found) == os.path.realpath(called)
+    return PROGRAM if on_path else called
+
+
 def this_command() -> str:
     """Return the command line that was typed, to be given again."""
-    return shlex.join(["lagsweep", *sys.argv[1:]])
+    return shlex.join([program(), *sys.argv[1:]])
 
 
 def config_from_options(options: dict[str, Any]) -> Any:
@@ -98,7 +113,8 @@ def remarks(dataset: Any) -> list[str]:
     ran = done.any("seed")
     lines = []
     stalled = int((ran & ((dataset["stalled"] == 1) | ~done).all("seed")).sum())
-    nothing = int((ran & ((dataset["updates"] == 0) | ~done).all("seed")).sum())
+    untrained = ran & ((dataset["updates"] == 0) | ~done).all("seed")
+    nothing = int(untrained.sum())
     why = "`lagsweep simulate` with such settings says why"
     if stalled:
         lines.append(f"note: stalled in every run: {stalled:,} of {int(ran.sum()):,} configurations; {why}")
@@ -106,7 +122,13 @@ def remarks(dataset: Any) -> list[str]:
         lines.append(
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
-    if spec_of(dataset).baseline and "baseline_status" not in dataset:
+    spec = spec_of(dataset)
+    if nothing:
+        first = int(untrained.values.ravel().argmax())
+        short = too_short_for_an_update(spec.config(first))
+        lines += [f"note: the run is too short in the first of them: {short}"] if short else []
+    lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]
+    if spec.baseline and "baseline_status" not in dataset:
         lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")
     return lines
 

@@ -6,17 +6,28 @@ from pathlib import Path
 
 import click
 
+from ...kernels.errors import ConfigError
 from .shared import print_result
+from .store_argument import store_argument
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("store", type=click.Path(path_type=Path))
+@store_argument()
 @click.option("--json", "as_json", is_flag=True, help="Print every cell as JSON.")
-def command(store: Path, as_json: bool) -> int:
+@click.option("--csv", "as_csv", is_flag=True, help="Print every cell with all metrics as CSV.")
+def command(store: Path, as_json: bool, as_csv: bool) -> int:
     """Print the table of a stored sweep: throughput against ESS, with intervals.
 
-    STORE is the sweep's folder. A sweep that is not finished is shown as far as it is.
+    STORE is the sweep's folder, or its name's beginning.
+    A sweep that is not finished is shown as far as it is.
     """
     from ..store.store import open_sweep
 
+    if as_csv and as_json:
+        raise ConfigError("--csv", "cannot be given with --json", None, "Give one of them.")
+    if as_csv:
+        from ..results.cell_table import cells_frame
+
+        click.echo(cells_frame(open_sweep(store)).write_csv(), nl=False)
+        return 0
     return print_result(open_sweep(store), store, as_json=as_json)

@@ -12,6 +12,7 @@ from ...kernels.errors import ConfigError
 from ..json_text import json_text
 from .config_flags import config_options
 from .shared import config_from_options, tell_compiling
+from .store_argument import store_argument
 
 TABLES = ("batches", "timeline", "rollouts")
 
@@ -20,7 +21,7 @@ TABLES = ("batches", "timeline", "rollouts")
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Open the file at https://ui.perfetto.dev. Exit codes: 0 done, 1 not the stored run, 2 usage.",
 )
-@click.argument("store", required=False, type=click.Path(path_type=Path))
+@store_argument(required=False)
 @click.option("--cell", metavar="ID|AXIS=VALUE,…", help="Which cell of the store.")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), default=Path("trace.json.gz"), show_default=True,

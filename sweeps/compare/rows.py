@@ -13,7 +13,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
-from .systems import systems_of
+from .systems import baseline_ends, systems_of
 
 if TYPE_CHECKING:
     import xarray
@@ -29,12 +29,15 @@ MEANS = (
     "length_bias_law",
     "length_bias_drawn",
 )
-# As shares: of the measured time, or of slots × measured time.
+# As shares: of the measured time, or of slots × measured time. Those of options stand in a row only where
+# a system uses the option.
 TRAINER_SHARES = {
     "trainer_busy": "trainer_busy_seconds",
     "trainer_waits_publication": "trainer_publication_seconds",
     "trainer_waits_running": "trainer_running_groups_seconds",
     "trainer_waits_batch": "trainer_batch_seconds",
+    "trainer_fetches": "trainer_fetch_seconds",
+    "trainer_evaluates": "trainer_evaluation_seconds",
 }
 SLOT_SHARES = {
     "slots_busy": "slots_busy_seconds",
@@ -43,7 +46,9 @@ SLOT_SHARES = {
     "slots_idle_one_batch": "slots_one_batch_seconds",
     "slots_idle_token_cap": "slots_token_cap_seconds",
     "slots_idle_limits": "slots_limits_seconds",
+    "slots_held": "slots_held_seconds",
 }
+SPEEDS = ("trained_tokens_per_second", "effective_tokens_per_second")
 OTHER_SHARES = ("wasted_share", "rollouts_per_batch")
 COMPARED = (*MEANS, *OTHER_SHARES, *TRAINER_SHARES, *SLOT_SHARES)
 # Lags shown: (name, first, last).
@@ -81,8 +86,8 @@ def wasted_share(ds: xarray.Dataset) -> np.ndarray:
 def _values(ds: xarray.Dataset) -> dict[str, np.ndarray]:
     """Return everything compared as (systems, seeds), NaN where there is nothing."""
     values = {name: ds[name].values.astype(np.float64) for name in MEANS}
-    trainer = {name: ds[metric].values for name, metric in TRAINER_SHARES.items()}
-    slots = {name: ds[metric].values for name, metric in SLOT_SHARES.items()}
+    trainer = {name: ds[metric].values for name, metric in TRAINER_SHARES.items() if metric in ds}
+    slots = {name: ds[metric].values for name, metric in SLOT_SHARES.items() if metric in ds}
     for shares in (trainer, slots):
         whole = np.sum(list(shares.values()), axis=0)
         values |= {name: _over(part, whole) for name, part in shares.items()}
@@ -130,7 +135,8 @@ def comparison_rows(
     -------
     list of dict
         One per system: ``<name>`` and ``<name>_half_width`` for each mean, ``<name>_difference`` and its
-        half width against the chosen system, ``<name>_ratio`` of the means, and the lags of all seeds.
+        half width against the chosen system, ``<name>_ratio`` of the means, and the lags of all seeds. With
+        the baseline at both ends of ``training_scaling`` also ``<speed>_speedup``, its smallest and largest.
 
     Raises
     ------
@@ -157,7 +163,21 @@ def comparison_rows(
             row[f"{name}_difference"], row[f"{name}_difference_half_width"] = _pair(difference)
             row[f"{name}_ratio"] = float(own[0] / other[0]) if other[0] else float("nan")
         rows.append(row | _lags(ds, position) | _ends(ds, position))
+    _add_speedups(rows, baseline_ends(systems))
     return rows
+
+
+def _add_speedups(rows: list[dict[str, Any]], ends: Sequence[int]) -> None:
+    """Add each system's speed over the baseline's, from the less to the more favourable of its two ends."""
+    for place, row in enumerate(rows):
+        if ends and place not in ends:
+            for name in SPEEDS:
+                ratios = [_ratio(row[name], rows[end][name]) for end in ends]
+                row[f"{name}_speedup"] = sorted(ratios)
+
+
+def _ratio(value: float, other: float) -> float:
+    return value / other if other else float("nan")
 
 
 def _lags(ds: xarray.Dataset, position: int) -> dict[str, Any]:

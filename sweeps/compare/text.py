@@ -12,7 +12,7 @@ from ..laws.lengths import LengthLaw
 from ..results.numbers import formatted
 from ..results.text import WIDTH, grid
 from ..results.words import CAUSES
-from .rows import LAG_COLUMNS, SLOT_SHARES, TRAINER_SHARES
+from .rows import LAG_COLUMNS, SLOT_SHARES, SPEEDS, TRAINER_SHARES
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -108,7 +108,7 @@ def _time(rows: Rows) -> list[str]:
 def _shares(rows: Rows, title: str, group: str, shares: Mapping[str, str]) -> list[str]:
     """Write shares of time; a column in which no system has anything is left out."""
     first, *rest = shares
-    shown = [first, *(name for name in rest if any(row[name] >= 0.0005 for row in rows))]
+    shown = [first, *(name for name in rest if any(row.get(name, 0.0) >= 0.0005 for row in rows))]
     lines = [[row["label"], *(formatted(row[name], ".1%") for name in shown)] for row in rows]
     return _table(title, ["", *(CAUSES[group][shares[name]].heading for name in shown)], lines)
 
@@ -160,8 +160,27 @@ def notes(rows: Rows, workload: str, drift_per_version: float, confidence: float
         "effective tokens are tokens times it.",
         "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "
         "law's mean.",
+        *_speedups(rows),
         *_warnings(rows),
     ]
+
+
+def _speedups(rows: Rows) -> list[str]:
+    """State speed-ups as ranges, since nobody knows how much faster more GPUs would train."""
+    names = [f"{name}_speedup" for name in SPEEDS]
+    said = [
+        f"{row['label']} {_times(row[names[0]])} (effective {_times(row[names[1]])})"
+        for row in rows
+        if names[0] in row
+    ]
+    if not said:
+        return []
+    ends = "its training as fast as all GPUs in proportion (training_scaling 1), and to the power 0.2"
+    return [f"Tokens/s over the colocated baseline, {ends}: {'; '.join(said)}."]
+
+
+def _times(ends: Sequence[float]) -> str:
+    return " to ".join(f"{formatted(end, '.2f')}×" for end in ends)
 
 
 def _wrapped(rows: Rows, workload: str, drift: float, confidence: float) -> list[str]:

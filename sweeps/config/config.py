@@ -29,6 +29,9 @@ from .rules import contradictions
 if TYPE_CHECKING:
     from .settings import PresetSettings, Settings, Whole
 
+# Fields whose values decide about options with metrics of their own: ``PipelineConfig.options_in_use``.
+OPTION_FIELDS = frozenset({"queue_overflow", "fetch_seconds", "evaluation_every_updates"})
+
 # The three axes of a sweep that carry names of their own.
 AXIS_FIELDS = {
     "queue_cap": "max_queue_tokens",
@@ -185,6 +188,14 @@ class PipelineConfig(BaseModel):
     drift_length_exponent: Annotated[RealNumber, Field(ge=-10, le=10)] = _setting(
         0.0, "how drift grows with length", 2
     )
+    generation_while_training: Flag = _setting(True, "decoding goes on while a step is under way", 2)
+    fetch_seconds: NonNegative = _setting(0.0, "from a batch's pop to the earliest start of its step", 2)
+    evaluation_every_updates: Count | None = _setting(None, "evaluate every so many updates", 2)
+    evaluation_seconds: NonNegative = _setting(0.0, "an evaluation, in which no step is taken", 2)
+    evaluation_stops_generation: Flag = _setting(False, "an evaluation stops decoding", 2)
+    train_spread: Annotated[RealNumber, Field(ge=0, le=10)] = _setting(
+        0.0, "spread of step times, as the std of their log", 2
+    )
 
     group_size: Annotated[WholeNumber, Field(ge=1, le=2**20)] = _setting(1, "rollouts per prompt", 3)
     prompt_sigma: Annotated[RealNumber, Field(ge=0, le=10)] = _setting(
@@ -209,7 +220,7 @@ class PipelineConfig(BaseModel):
     queue_order: Literal["fifo", "started", "oldest_version", "freshest", "random"] = _setting(
         "fifo", "which groups the trainer takes", 3
     )
-    queue_overflow: Literal["block", "drop_oldest"] = _setting("block", "what a full queue does", 3)
+    queue_overflow: Literal["block", "drop_oldest", "hold"] = _setting("block", "what a full queue does", 3)
     max_queue_groups: Count | None = _setting(None, "queue cap in groups, for drop_oldest", 3)
     stale_check: Literal["update", "dequeue", "never"] = _setting("update", "when lag is tested", 3)
     stale_action: Literal["drop", "requeue"] = _setting("drop", "what happens to stale work", 3)
@@ -298,11 +309,30 @@ class PipelineConfig(BaseModel):
         return cls(**plain)
 
     @property
+    def options_in_use(self) -> frozenset[str]:
+        """The options that bring metrics and causes of their own, by the names of the table of metrics.
+
+        Examples
+        --------
+        >>> sorted(PipelineConfig(fetch_seconds=2).options_in_use)
+        ['fetch']
+        """
+        uses = {
+            "hold": self.queue_overflow == "hold",
+            "fetch": self.fetch_seconds > 0,
+            "evaluation": self.evaluation_every_updates is not None,
+        }
+        return frozenset(name for name, used in uses.items() if used)
+
+    @property
     def is_level_1(self) -> bool:
-        """Whether every option of levels 2 and 3 is at its default; a trace of pairs belongs to level 2."""
+        """Whether every option of levels 2 and 3 is at its default; pairs and schedules belong to level 2."""
         defaults = _defaults()
-        return self.response_length.paired_seconds is None and all(
-            getattr(self, name) == defaults[name] for name in _higher_level_fields()
+        law = self.response_length
+        return (
+            law.paired_seconds is None
+            and not law.segments
+            and all(getattr(self, name) == defaults[name] for name in _higher_level_fields())
         )
 
 

@@ -119,7 +119,7 @@ def _level_2(config: PipelineConfig) -> list[Finding]:
                 "Shorten the run, or switch the slowdown off.",
             )
         )
-    if config.environment_seconds is not None and config.response_length.paired_seconds is not None:
+    if config.environment_seconds is not None and config.response_length.brings_seconds:
         found.append(
             Finding(
                 "environment_seconds",
@@ -132,6 +132,7 @@ def _level_2(config: PipelineConfig) -> list[Finding]:
         for name in ("resume_seconds", "reprefill_tokens_per_second"):
             if getattr(config, name):
                 found.append(_needs(config, name, "publication 'abort'", "publication='abort'"))
+    found += _turns(config)
     if config.prompt_tokens >= 2**36:
         found.append(
             Finding(
@@ -141,6 +142,27 @@ def _level_2(config: PipelineConfig) -> list[Finding]:
                 "Give the tokens of one prompt.",
             )
         )
+    return found
+
+
+def _turns(config: PipelineConfig) -> list[Finding]:
+    """Rules of GPUs that take turns, and of evaluation."""
+    found = []
+    if not config.generation_while_training:
+        found += [
+            Finding(
+                name,
+                "must be left out with generation_while_training false: nothing is generated beside a step",
+                getattr(config, name),
+                "Drop one of the two.",
+            )
+            for name in ("prefetch_batches", "train_slowdown_when_generating")
+            if getattr(config, name) > 0
+        ]
+    if config.evaluation_every_updates is None:
+        for name in ("evaluation_seconds", "evaluation_stops_generation"):
+            if getattr(config, name):
+                found.append(_needs(config, name, "evaluation_every_updates", "evaluation_every_updates"))
     return found
 
 
@@ -195,25 +217,29 @@ def _batches(config: PipelineConfig) -> list[Finding]:
     return found
 
 
+_HOLD = "held groups would be promised room twice"
+
+
 def _queue(config: PipelineConfig) -> list[Finding]:
     """Rules of a full queue."""
     found = []
-    drops = config.queue_overflow == "drop_oldest"
-    if drops != (config.max_queue_groups is not None):
+    counted = config.queue_overflow != "block"
+    if counted != (config.max_queue_groups is not None):
         found.append(
             Finding(
                 "max_queue_groups",
-                "belongs to queue_overflow 'drop_oldest'",
+                "belongs to queue_overflow 'drop_oldest' and 'hold'",
                 config.max_queue_groups,
                 "Give both or neither.",
             )
         )
     if config.admission == "reserve":
-        if drops:
+        if counted:
             found.append(
                 Finding(
                     "admission",
-                    "must be 'threshold' with queue_overflow 'drop_oldest': the cap then closes nothing",
+                    f"must be 'threshold' with queue_overflow {config.queue_overflow!r}: "
+                    + ("the cap then closes nothing" if config.queue_overflow == "drop_oldest" else _HOLD),
                     "reserve",
                     "Leave it out, or let the queue block.",
                 )

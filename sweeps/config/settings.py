@@ -81,6 +81,18 @@ class Settings(TypedDict, total=False):
     """slowdown f of training during decoding"""
     drift_length_exponent: Real
     """how drift grows with length"""
+    generation_while_training: Flag
+    """decoding goes on while a step is under way"""
+    fetch_seconds: Real
+    """from a batch's pop to the earliest start of its step"""
+    evaluation_every_updates: Whole | None
+    """evaluate every so many updates"""
+    evaluation_seconds: Real
+    """an evaluation, in which no step is taken"""
+    evaluation_stops_generation: Flag
+    """an evaluation stops decoding"""
+    train_spread: Real
+    """spread of step times, as the std of their log"""
     group_size: Whole
     """rollouts per prompt"""
     prompt_sigma: Real
@@ -103,7 +115,7 @@ class Settings(TypedDict, total=False):
     """admit no new batch while anything is running"""
     queue_order: Literal["fifo", "started", "oldest_version", "freshest", "random"]
     """which groups the trainer takes"""
-    queue_overflow: Literal["block", "drop_oldest"]
+    queue_overflow: Literal["block", "drop_oldest", "hold"]
     """what a full queue does"""
     max_queue_groups: Whole | None
     """queue cap in groups, for drop_oldest"""
@@ -170,6 +182,7 @@ class PresetSettings(Settings, total=False):
     sample_freshest_first: bool
     staleness_threshold: Real
     steps_per_generation: Whole | None
+    training_scaling: Real
     trigger_parameter_sync_step: Whole
     update_weights_interval: Whole
     vllm_mode: Literal["colocate", "server"]

@@ -42,10 +42,14 @@ from .distributions import normal_distribution, scipy_distribution
 from .files import AnyPath, Columns
 from .mapping import checked_parts, law_data, law_from_mapping, law_text, parts_from_data
 from .rows import TraceRows
+from .schedule import checked_segments, pooled_table, segments_from_data
 from .seconds import SecondsLaw
 from .shipped import shipped_data, source_text
 
 __all__ = ["LengthLaw", "SecondsLaw"]
+
+_DEFAULT_MAXIMUM = 2048  # tokens, of a lognormal law
+_MOST_CUT_BY_DEFAULT = 0.05  # a larger share of cut responses has to be asked for
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -80,6 +84,9 @@ class LengthLaw(FrozenLaw):
         The rows of a trace with pairs or groups.
     parts : tuple of (float, LengthLaw)
         Weights and laws of a mixture, else empty.
+    segments : tuple of (int, LengthLaw)
+        Of a schedule, else empty: the published version from which each law holds. The schedule's own table
+        gives every segment the same weight.
 
     Examples
     --------
@@ -100,6 +107,7 @@ class LengthLaw(FrozenLaw):
     source: str | None = None
     rows: TraceRows | None = None
     parts: tuple[tuple[float, LengthLaw], ...] = ()
+    segments: tuple[tuple[int, LengthLaw], ...] = ()
     embedded: Mapping[str, Any] | None = None
     maximum: int = field(init=False)
     guide: np.ndarray = field(init=False)
@@ -131,15 +139,26 @@ class LengthLaw(FrozenLaw):
 
     @classmethod
     def lognormal(
-        cls, median: float = 300, sigma: float = 0.6, minimum: int = 16, maximum: int = 2048
+        cls, median: float = 300, sigma: float = 0.6, minimum: int = 16, maximum: int | None = None
     ) -> LengthLaw:
-        """Lognormal: ``F(x) = ndtr((log x - log median) / sigma)``, clipped to minimum … maximum tokens."""
+        """Lognormal: ``F(x) = ndtr((log x - log median) / sigma)``, clipped to minimum … maximum tokens.
+
+        A left-out maximum is 2,048, and is refused where that would cut 5 % of the responses or more.
+        """
         median = one_real("median", median, above=0)
         sigma = one_real("sigma", sigma, above=0, way_out="Use LengthLaw.fixed for a law without spread.")
-        low, high = token_range(minimum, maximum)
+        low, high = token_range(minimum, _DEFAULT_MAXIMUM if maximum is None else maximum)
         x = np.arange(low, high + 1) + 0.5
         with np.errstate(over="ignore"):  # a law without spread: 0 or 1
             values = normal_distribution((np.log(x) - math.log(median)) / sigma)
+        cut = 1.0 - values[-1]
+        if maximum is None and cut >= _MOST_CUT_BY_DEFAULT:
+            raise ConfigError(
+                "maximum",
+                f"must be given: the default, {high:,} tokens, would cut {cut:.0%} of the responses",
+                None,
+                "Give the longest response, as an engine's limit.",
+            )
         spec = {"law": "lognormal", "median": median, "sigma": sigma, "minimum": low, "maximum": high}
         return cls._continuous(low, values, f"lognormal({median:g}, {sigma:g})", spec)
 
@@ -263,6 +282,34 @@ class LengthLaw(FrozenLaw):
         )
 
     @classmethod
+    def schedule(cls, segments: Sequence[tuple[int, LengthLaw]]) -> LengthLaw:
+        """Let the law follow the published version: each segment's law holds from a version on.
+
+        A rollout's law is that of the version it starts with, read with its own uniform, so a run of one
+        segment is that law's run.
+
+        Examples
+        --------
+        >>> law = LengthLaw.schedule([(0, LengthLaw.fixed(100)), (50, LengthLaw.fixed(300))])
+        >>> law.minimum, law.maximum, law.segments[1][0]
+        (100, 300, 50)
+        """
+        pairs = checked_segments(cls, segments)
+        laws = [law for _, law in pairs]
+        low, cdf = pooled_table(laws)
+        high = low + cdf.size - 1
+        sources = list(dict.fromkeys(law.source for law in laws if law.source))
+        return cls(
+            minimum=low,
+            cdf=cdf,
+            name=f"schedule({', '.join(f'{version}: {law.name}' for version, law in pairs)})",
+            spec={"law": "schedule"},
+            segments=pairs,
+            cut_at_maximum=any(law.cut_at_maximum and law.maximum == high for law in laws),
+            source="\n".join(sources) or None,
+        )
+
+    @classmethod
     def shipped(cls, name: str) -> LengthLaw:
         """Load a real law that comes with the package; ``source`` gives attribution and license.
 
@@ -362,6 +409,11 @@ class LengthLaw(FrozenLaw):
         return self.rows.seconds if self.rows is not None else None
 
     @property
+    def brings_seconds(self) -> bool:
+        """Whether rollouts have seconds beside their tokens: a paired law, or one among the segments."""
+        return self.paired_seconds is not None or any(law.brings_seconds for _, law in self.segments)
+
+    @property
     def group_tokens(self) -> np.ndarray | None:
         """Tokens of the rows of a grouped law, group after group; None for other laws."""
         return self.rows.tokens if self.rows is not None and self.rows.group_starts is not None else None
@@ -375,6 +427,19 @@ class LengthLaw(FrozenLaw):
     def group_of_row(self) -> np.ndarray | None:
         """Group of each row of a grouped law; None for other laws."""
         return self.rows.group_of_row if self.rows is not None else None
+
+    @property
+    def truncated_share(self) -> float:
+        """Share of the responses that the maximum cuts, so that they have no end of sequence.
+
+        Examples
+        --------
+        >>> round(LengthLaw.lognormal(median=9000, sigma=0.8, maximum=2048).truncated_share, 3)
+        0.968
+        """
+        if not self.cut_at_maximum:
+            return 0.0
+        return 1.0 - float(self.cdf[-2]) if self.cdf.size > 1 else 1.0
 
     def within_group_correlation(self) -> float:
         """Say how alike the lengths of one prompt are: a grouped law's intraclass correlation, ICC(1)."""
@@ -431,6 +496,9 @@ class LengthLaw(FrozenLaw):
         if self.parts:
             parts = [{"weight": weight, **law.to_dict(embed)} for weight, law in self.parts]
             return {"law": "mixture", "parts": parts}
+        if self.segments:
+            segments = [{"from": version, **law.to_dict(embed)} for version, law in self.segments]
+            return {"law": "schedule", "segments": segments}
         return law_data(self.spec, self.embedded, self.content_digest, embed)
 
     @classmethod
@@ -441,7 +509,7 @@ class LengthLaw(FrozenLaw):
         ----------
         mapping : Mapping
             For example ``{"law": "lognormal", "median": 300}``; a mixture has ``parts``, each a law with a
-            ``weight``.
+            ``weight``, a schedule ``segments``, each a law with ``from``.
         folder : path_like, optional
             Where a relative ``path`` starts.
 
@@ -455,12 +523,19 @@ class LengthLaw(FrozenLaw):
         def mixture(parts: Any) -> LengthLaw:
             return cls.mixture(parts_from_data(cls, parts, folder))
 
-        constructors = {name: getattr(cls, name) for name in _CONSTRUCTORS} | {"mixture": mixture}
+        def schedule(segments: Any) -> LengthLaw:
+            return cls.schedule(segments_from_data(cls, segments, folder))
+
+        constructors = {name: getattr(cls, name) for name in _CONSTRUCTORS}
+        constructors |= {"mixture": mixture, "schedule": schedule}
         return law_from_mapping(mapping, constructors, "response_length", folder)
 
     @property
     def content_digest(self) -> str:
-        """The digest, with the rows of a trace where the law has them."""
+        """The digest, with the rows of a trace or the segments of a schedule where the law has them."""
+        if self.segments:
+            parts = [f"{version} {law.content_digest} {law.cut_at_maximum}" for version, law in self.segments]
+            return hashlib.sha256("\n".join(parts).encode()).hexdigest()
         if self.rows is None:
             return self.digest
         return hashlib.sha256(f"{self.digest} {self.rows.digest}".encode()).hexdigest()
@@ -471,6 +546,8 @@ class LengthLaw(FrozenLaw):
     def __repr__(self) -> str:
         if self.parts:
             return f"LengthLaw.mixture({list(self.parts)!r})"
+        if self.segments:
+            return f"LengthLaw.schedule({list(self.segments)!r})"
         return law_text("LengthLaw", self.spec)
 
 
@@ -494,6 +571,7 @@ _CONSTRUCTORS = (
     "from_table",
     "from_file",
     "mixture",
+    "schedule",
     "shipped",
     "paired",
     "paired_from_file",

@@ -134,9 +134,11 @@ def checked_parts(law_class: Any, parts: Any) -> tuple[tuple[float, Any], ...]:
         if not isinstance(part, Sequence) or len(part) != 2 or not isinstance(part[1], law_class):
             raise ConfigError(place, "must be a pair of weight and law", part, way_out)
         weight, law = one_real(f"{place}, weight", part[0], above=0), part[1]
-        if law.rows is not None:
+        if law.rows is not None or law.segments:
             lengths_alone = "Take its lengths alone: LengthLaw.empirical(law.rows.tokens)."
-            raise ConfigError(place, "must be a law without pairs or groups", law.name, lengths_alone)
+            raise ConfigError(
+                place, "must be a law without pairs, groups or segments", law.name, lengths_alone
+            )
         checked.append((weight, law))
     return tuple(checked)
 

@@ -151,7 +151,7 @@ def _figures(ds: xarray.Dataset, rows: Sequence[Mapping[str, Any]], confidence: 
 
 
 def _shares(rows: Sequence[Mapping[str, Any]], group: str, shares: Mapping[str, str], caption: str) -> Figure:
-    words = {name: CAUSES[group][metric].words for name, metric in shares.items()}
+    words = {name: CAUSES[group][metric].words for name, metric in shares.items() if name in rows[0]}
     bars = [
         one
         for place, row in enumerate(rows)

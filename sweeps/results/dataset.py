@@ -16,6 +16,7 @@ from ..execute.work import UnitArrays
 from ..runs.status import STATUS_NAMES
 from ..spec.axes import axis_description, numbers_beside_none
 from ..spec.spec import SweepSpec
+from ..spec.windows import windows_of
 
 if TYPE_CHECKING:
     import xarray
@@ -99,10 +100,10 @@ def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str
     table = {
         part.prefix + metric.name: (
             metric.dtype,
-            part.dims,
+            (*part.dims, *(("window",) if part.tail_of(metric.name) else ())),
             {"units": metric.units, "long_name": what + metric.long_name},
         )
-        for metric in part.metrics
+        for metric in part.variables
     }
     if part.keep_lag_counts:
         table[part.prefix + "lag_counts"] = ("int64", (*part.dims, "lag"), dict(_LAG_ATTRIBUTES))
@@ -113,7 +114,10 @@ def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str
 
 def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dict[str, np.ndarray]:
     """Return the values of a part's variables over a box of this shape, in the order of the table."""
-    values = {part.prefix + name: array.reshape(shape) for name, array in arrays.metrics.items()}
+    values = {
+        part.prefix + name: array.reshape(*shape, *part.tail_of(name))
+        for name, array in arrays.metrics.items()
+    }
     if arrays.lag_counts is not None:
         values[part.prefix + "lag_counts"] = arrays.lag_counts.reshape(*shape, LAG_BINS)
     values[part.prefix + "status"] = arrays.status.reshape(shape)
@@ -133,6 +137,11 @@ def coordinate_table(spec: SweepSpec) -> dict[str, tuple[tuple[str, ...], np.nda
         np.arange(LAG_BINS, dtype=np.int64),
         {"units": "versions", "long_name": "policy lag"},
     )
+    windows = windows_of(spec)
+    if windows.count:
+        firsts = windows.updates * np.arange(windows.count, dtype=np.int64) + 1
+        about = {"units": "updates", "long_name": f"first update of {windows.updates}"}
+        table["window"] = (("window",), firsts, about)
     table["cell"] = (
         design.dims,
         spec.cell_ids,
@@ -167,6 +176,8 @@ def build_dataset(
 def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]) -> xarray.Dataset:
     """Finish a dataset: numeric axes, and the variable ``reason`` (text per run) where any run failed.
 
+    The attribute ``complete`` becomes 0 or 1, since netCDF has no booleans.
+
     Parameters
     ----------
     dataset : xarray.Dataset
@@ -174,6 +185,7 @@ def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]
         (cell, seed index) -> why the run failed.
     """
     dataset = _with_numeric_axes(dataset)
+    dataset.attrs["complete"] = int(dataset.attrs["complete"])
     if not reasons:
         return dataset
     shape = dataset["status"].shape

@@ -10,6 +10,7 @@ from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..json_text import plain_data
 from .numbers import missing
 from .text import aligned, bar, wrapped
+from .words import cut_note
 
 if TYPE_CHECKING:
     from ..runs.result import PipelineResult
@@ -118,13 +119,18 @@ def _lags(result: PipelineResult) -> list[str]:
 
 
 def _notes(result: PipelineResult) -> list[str]:
-    from ..runs.diagnosis import explain_stall
+    from ..runs.diagnosis import explain_stall, too_short_for_an_update
 
     config = result.config
     halt = explain_stall(config, result)
     notes = [halt[0].upper() + halt[1:]] if halt else []
     if not result.metrics["updates"]:
-        notes.append("No update completed in the measured time, so there is nothing to average.")
+        short = too_short_for_an_update(config)
+        why = f": {short}" if short else ", so there is nothing to average"
+        notes.append(f"No update completed in the measured time{why}.")
+    cut = cut_note(config.response_length)
+    if cut:
+        notes.append(f"{cut}.")
     notes.append(
         f"ESS assumes drift_per_version = {config.drift_per_version:g}; small batches flatter "
         "normalized_ess, not the expected one."

@@ -57,12 +57,16 @@ def shares_of(read: object, known: set[object], count: int) -> list[dict[str, di
     trained, discarded = mean("trained_tokens"), mean("discarded_tokens")
     left = np.maximum(0.0, mean("generated_tokens") - trained - discarded)
     found = {"trained_tokens": trained, "discarded_tokens": discarded, "left": left}
+    training, busy = mean("trainer_utilization"), mean("rollout_utilization")
+    level_1 = {"trainer_busy_seconds": training, "trainer_batch_seconds": 1 - training}
+    level_1 |= {"slots_busy_seconds": busy, "slots_token_cap_seconds": 1 - busy}
     if "slots_busy_seconds" in known:
-        found |= {name: mean(name) for group in ("trainer", "slots") for name in CAUSES[group]}
+        # Cells of level 1 among others have no seconds by cause.
+        without = np.isnan(mean("slots_busy_seconds"))
+        for name in (name for group in ("trainer", "slots") for name in CAUSES[group] if name in known):
+            found[name] = np.where(without, level_1.get(name, 0.0 * busy), mean(name))
     else:
-        training, busy = mean("trainer_utilization"), mean("rollout_utilization")
-        found |= {"trainer_busy_seconds": training, "trainer_batch_seconds": 1 - training}
-        found |= {"slots_busy_seconds": busy, "slots_token_cap_seconds": 1 - busy}
+        found |= level_1
     return [
         {
             group: _normalized(

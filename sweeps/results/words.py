@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from .numbers import number, short_number
+
+if TYPE_CHECKING:
+    from ..laws.lengths import LengthLaw
 
 
 class AxisWords(NamedTuple):
@@ -61,6 +64,8 @@ CAUSES = {
         "trainer_publication_seconds": Cause("waits for a publication", "publication"),
         "trainer_running_groups_seconds": Cause("waits for running groups", "running groups"),
         "trainer_batch_seconds": Cause("waits: batch not full", "batch not full"),
+        "trainer_fetch_seconds": Cause("fetches its batch", "fetch"),
+        "trainer_evaluation_seconds": Cause("evaluates", "evaluation"),
     },
     "slots": {
         "slots_busy_seconds": Cause("busy", "busy"),
@@ -70,6 +75,7 @@ CAUSES = {
         "slots_token_cap_seconds": Cause("idle: queue cap", "token cap"),
         "slots_sequential_seconds": Cause("idle: other phase", "other phase"),
         "slots_limits_seconds": Cause("idle: admission limits", "budget"),
+        "slots_held_seconds": Cause("held: queue full", "held"),
     },
     "tokens": {
         "trained_tokens": Cause("trained", "trained"),
@@ -121,6 +127,21 @@ def metric_title(name: str) -> str:
         return name.replace("_", " ")
     units = "" if metric.units in ("1", "tokens/s") else f", {metric.units}"
     return f"{metric.long_name}{units}"
+
+
+def cut_note(law: LengthLaw) -> str | None:
+    """Say which share of a law's responses its maximum cuts, where it is a twentieth or more.
+
+    Examples
+    --------
+    >>> from lagsweep import LengthLaw
+    >>> cut_note(LengthLaw.geometric(mean=9000, maximum=1000))
+    '89% of the responses of geometric(9000) are cut at its maximum, 1,000 tokens'
+    """
+    share = law.truncated_share
+    if share < 0.05:
+        return None
+    return f"{share:.0%} of the responses of {law.name} are cut at its maximum, {law.maximum:,} tokens"
 
 
 def describe_settings(settings: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from ...kernels._arguments import instance, real_numbers
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
+from ..laws.lengths import LengthLaw
 from .result import PipelineResult, Row
 
 if TYPE_CHECKING:
@@ -100,7 +101,11 @@ def _conflict(config: PipelineConfig, result: PipelineResult) -> str:
         running = config.max_running_groups
         return f"max_running_groups ({running}) is below {batch}, which admit 'batch' admits at once"
     if config.max_queue_groups is not None and config.max_queue_groups < groups:
-        return f"max_queue_groups ({config.max_queue_groups}) evicts groups before the queue holds {batch}"
+        does = "holds groups back" if config.queue_overflow == "hold" else "evicts groups"
+        return f"max_queue_groups ({config.max_queue_groups}) {does} before the queue holds {batch}"
+    if result.stalled and result.metrics.get("slots_held_seconds") and last["held_slots"]:
+        cap = f"max_queue_groups ({config.max_queue_groups})"
+        return f"{cap} lets groups keep {last['held_slots']} slots, and {batch} waits for groups behind them"
     if result.stalled:
         return _closed_admission(config, last, batch)
     never_late = config.stale_check != "never" or config.cancel_in_flight
@@ -181,8 +186,8 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     mean = float(np.dot(share, np.maximum(np.round(seconds * 1e6), 1.0))) / 1e6
     tail = ticks(config.rollout_overhead_seconds) / 1e6
     decode = max(0.0, mean - tail)
-    if law.paired_seconds is not None:
-        tail += float(np.mean(law.paired_seconds))
+    if law.brings_seconds:
+        tail += _seconds_of_rows(law)
     elif config.environment_seconds is not None:
         tail += config.environment_seconds.mean_seconds
     slots = config.rollout_workers
@@ -194,9 +199,59 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     per_rollout = tail + _slowed_decode(decode, tail, slots, config.decode_slowdown_per_rollout)
     generation = math.inf if kept == 0.0 else per_rollout * rollouts / slots / kept
     step_tokens = rollouts * (law.mean_tokens + config.prompt_tokens)
-    training = config.train_overhead_seconds + step_tokens / config.train_tokens_per_second
+    step = config.train_overhead_seconds + step_tokens / config.train_tokens_per_second
+    training = _training_seconds(config, step)
+    if not config.generation_while_training:
+        # GPUs that take turns: decoding has what training leaves, tools and verifiers go on meanwhile.
+        generation = max(generation, step + _decode_share(generation, per_rollout, tail))
     updates = config.updates_per_batch
     return PhaseBounds(generation / updates, training / updates)
+
+
+def too_short_for_an_update(config: PipelineConfig) -> str:
+    """Say what a first update needs where the run is shorter than that; empty where it is long enough.
+
+    Nothing overlaps before the first update: its batch is generated, then trained.
+
+    Examples
+    --------
+    >>> too_short_for_an_update(PipelineConfig(batch_tokens=120_000, rollout_workers=64))
+    'a batch takes 40.1 s to make and 344 s to train, and the run lasts 120 s'
+    >>> too_short_for_an_update(PipelineConfig())
+    ''
+    """
+    bounds = phase_bounds(config)
+    updates = config.updates_per_batch
+    first = bounds.generation_seconds * updates + bounds.training_seconds
+    if not math.isfinite(first) or first <= config.duration_seconds:
+        return ""
+    made, trained = bounds.generation_seconds * updates, bounds.training_seconds * updates
+    return (
+        f"a batch takes {made:.3g} s to make and {trained:.3g} s to train, "
+        f"and the run lasts {config.duration_seconds:g} s"
+    )
+
+
+def _seconds_of_rows(law: LengthLaw) -> float:
+    """Return the mean seconds that a law brings; of a law by version with equal weights."""
+    laws = [part for _, part in law.segments] or [law]
+    seconds = [0.0 if one.paired_seconds is None else float(np.mean(one.paired_seconds)) for one in laws]
+    return sum(seconds) / len(seconds)
+
+
+def _training_seconds(config: PipelineConfig, step: float) -> float:
+    """Return the seconds of the trainer for a batch: step, fetch where no other step hides it, evaluation."""
+    whole = step if config.prefetch_batches else step + config.fetch_seconds
+    if config.evaluation_every_updates is None:
+        return whole
+    return whole + config.evaluation_seconds * min(
+        1.0, config.updates_per_batch / config.evaluation_every_updates
+    )
+
+
+def _decode_share(generation: float, per_rollout: float, tail: float) -> float:
+    """Return the seconds of generation that are decoding."""
+    return 0.0 if not math.isfinite(generation) else generation * (per_rollout - tail) / per_rollout
 
 
 def _slowed_decode(decode: float, tail: float, slots: int, slowdown: float) -> float:
@@ -212,7 +267,8 @@ def constraint_intervals(result: PipelineResult) -> polars.DataFrame:
     """Return what bound slots and trainer between one event and the next, as a frame.
 
     Slot time by ``slots_bound_by`` and trainer time by ``trainer_bound_by`` sum exactly to
-    ``result.slot_ticks`` and ``result.trainer_ticks`` when the warm-up is 0.
+    ``result.slot_ticks`` and ``result.trainer_ticks`` when the warm-up is 0. Slots that held groups keep have
+    a column ``held_slots`` where the queue holds.
 
     Returns
     -------
@@ -228,16 +284,31 @@ def constraint_intervals(result: PipelineResult) -> polars.DataFrame:
     starts = (rows["time"].to_numpy() * 1e6).round().astype(np.int64)
     end = starts[-1] if _stopped(config, result) else ticks(config.duration_seconds)
     busy = rows["in_flight"].to_numpy()
-    return polars.DataFrame(
+    kept = rows["held_slots"].to_numpy() if "held_slots" in rows else np.zeros_like(busy)
+    found = polars.DataFrame(
         {
             "start_ticks": starts,
             "end_ticks": np.append(starts[1:], end),
             "busy_slots": busy,
-            "idle_slots": config.rollout_workers - busy,
+            "idle_slots": config.rollout_workers - busy - kept,
+            **({"held_slots": kept} if "held_slots" in rows else {}),
             "slots_bound_by": rows["slots_bound_by"],
             "trainer_bound_by": rows["trainer_bound_by"],
         }
     )
+    return _split_at_fetches(found, rows["fetch_end"]) if "fetch_end" in rows else found
+
+
+def _split_at_fetches(intervals: polars.DataFrame, fetch_ends: polars.Series) -> polars.DataFrame:
+    """Cut the intervals in which a fetch ends: the step that begins there is no event."""
+    import polars
+
+    ends = (fetch_ends.cast(polars.Float64) * 1e6).round().cast(polars.Int64)
+    cut = intervals.with_columns(fetch_end=ends).filter(polars.col("fetch_end") < polars.col("end_ticks"))
+    busy = polars.lit("busy").alias("trainer_bound_by")
+    after = cut.with_columns(polars.col("fetch_end").alias("start_ticks"), busy).drop("fetch_end")
+    first = polars.min_horizontal(intervals["end_ticks"], ends).alias("end_ticks")
+    return polars.concat([intervals.with_columns(first), after]).sort("start_ticks", maintain_order=True)
 
 
 def _stopped(config: PipelineConfig, result: PipelineResult) -> bool:

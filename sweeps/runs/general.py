@@ -63,6 +63,7 @@ class GeneralRun(Run):
             histograms=np.zeros((records.H_COUNT, LAG_BINS), np.int64),
             slot_ticks=np.zeros(records.SLOTS_FIRST_LIMIT + len(config.limits), np.int64),
             trainer_ticks=np.zeros(records.TRAINER_CAUSES, np.int64),
+            segment_starts=np.zeros(len(config.response_length.segments), np.int64),
             log_weights=np.zeros(0, np.float64),
             picks=np.zeros(0, np.int64),
             **self._new_rows(records.GENERAL_BATCH, records.GENERAL_TIMELINE, records.GENERAL_ROLLOUT),
@@ -70,7 +71,8 @@ class GeneralRun(Run):
 
     def _clear(self) -> None:
         held, slots = self.held, self.config.rollout_workers
-        for array in (held.slots, held.groups, held.histograms, held.slot_ticks, held.trainer_ticks):
+        counted = (held.histograms, held.slot_ticks, held.trainer_ticks, held.segment_starts)
+        for array in (held.slots, held.groups, *counted):
             array.view(np.int64).fill(0)
         held.time_tree.fill(records.NEVER)
         held.work_tree.fill(records.NEVER)
@@ -127,7 +129,7 @@ class GeneralRun(Run):
     def _close(self, metrics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write the metrics and give slot ticks and trainer ticks by cause, all closed at the run's end."""
         slot_ticks, trainer_ticks = self.held.slot_ticks.copy(), self.held.trainer_ticks.copy()
-        general_metrics_kernel(self.parameters, self.held, metrics, slot_ticks, trainer_ticks)
+        general_metrics_kernel(self.parameters, self.held, metrics, slot_ticks, trainer_ticks, self._tables)
         return slot_ticks, trainer_ticks
 
     def _chain_unused(self, first: int) -> None:
@@ -196,7 +198,15 @@ class GeneralCells:
         if before is not run:
             alike = ("rollout_workers", "group_size", "batch_groups", "limits")
             fit = all(getattr(before.config, name) == getattr(run.config, name) for name in alike)
+            laws = (before.config.response_length, run.config.response_length)
+            fit = fit and len(laws[0].segments) == len(laws[1].segments)
             run.held, before.held = before.held if fit else None, None
+
+    def batch_rows(self) -> np.ndarray:
+        """Return the recorded batches of the configuration that has just come to its end."""
+        rows = self._runs[self.finished - 1].rows("batches")
+        assert rows is not None
+        return rows
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels.errors import LagsweepError
-from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS
+from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS, hidden_metrics
 from ..config.config import PipelineConfig
 from .status import DONE, FAILED
+from .windows import NO_WINDOWS, Windows, window_values
 
 if TYPE_CHECKING:
     from .general import GeneralCells
@@ -30,11 +31,12 @@ class Cancelled(LagsweepError):
 
 @dataclass(frozen=True)
 class Record:
-    """Which tables a batch keeps beside the metrics."""
+    """Which tables and windows a batch keeps beside the metrics."""
 
     batches: bool = False
     timeline: bool = False
     rollouts: bool = False
+    windows: Windows = NO_WINDOWS
 
     @property
     def anything(self) -> bool:
@@ -150,13 +152,16 @@ def _simulate(
     result = empty_result(len(configs), len(seeds))
     together: dict[tuple[bool, str], list[int]] = {}
     for index, config in enumerate(configs):
-        above = not (lean and config.is_level_1)
+        # Windows need to know which batch a discard comes with: the general loop tells.
+        above = not (lean and config.is_level_1) or record.windows.count > 0
         together.setdefault((above, config.response_length.digest), []).append(index)
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
+    hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
     for (above, _), members in sorted(together.items()):
         _run_members(
             _cells([configs[index] for index in members], record, above),
             members,
+            hidden,
             seeds,
             record,
             result,
@@ -173,12 +178,14 @@ def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool) -> Le
     from .lean import LeanCells
 
     cells = GeneralCells if above else LeanCells
-    return cells(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
+    batches = record.batches or record.windows.count > 0
+    return cells(configs, batches=batches, timeline=record.timeline, rollouts=record.rollouts)
 
 
 def _run_members(
     cells: LeanCells | GeneralCells,
     members: list[int],
+    hidden: frozenset[str],
     seeds: np.ndarray,
     record: Record,
     result: BatchResult,
@@ -198,7 +205,11 @@ def _run_members(
             cells.step()
             if recording and cells.finished > taken and taken not in cells.reasons:
                 for name, columns in cells.tables().items():
+                    if not getattr(record, name):
+                        continue
                     tables[name].append(_labelled(columns, members[taken], seed_index))
+            if record.windows.count and cells.finished > taken and taken not in cells.reasons:
+                _note_windows(cells, record.windows, members[taken], seed_index, result)
             progress.add(cells.finished - taken)
             taken = cells.finished
         result.lag_counts[rows, seed_index] = cells.lag_counts
@@ -207,6 +218,8 @@ def _run_members(
             result.reasons[members[index], seed_index] = why
     result.status[rows] = np.where(done, DONE, FAILED)
     for metric in kind.names or ():
+        if metric in hidden:
+            continue
         if metric not in result.metrics:
             nothing = np.nan if kind[metric].kind == "f" else -1
             result.metrics[metric] = np.full(result.status.shape, nothing, kind[metric])
@@ -214,6 +227,16 @@ def _run_members(
         result.metrics[metric][rows] = (
             values if done.all() else np.where(done, values, result.metrics[metric][rows])
         )
+
+
+def _note_windows(
+    cells: LeanCells | GeneralCells, windows: Windows, config: int, seed_index: int, result: BatchResult
+) -> None:
+    for name, values in window_values(cells.batch_rows(), windows).items():
+        if name not in result.metrics:
+            nothing = np.nan if values.dtype.kind == "f" else -1
+            result.metrics[name] = np.full((*result.status.shape, windows.count), nothing, values.dtype)
+        result.metrics[name][config, seed_index] = values
 
 
 def _labelled(columns: dict[str, np.ndarray], config: int, seed_index: int) -> dict[str, np.ndarray]:

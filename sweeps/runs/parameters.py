@@ -11,6 +11,7 @@ from ...kernels.pipeline import records
 from ...kernels.pipeline.records import FULL_RATE
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
+from ..laws.lengths import LengthLaw
 
 NO_CAP = 2**60
 _PUBLICATIONS = {
@@ -60,6 +61,7 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
     slow_rate = int(np.floor(FULL_RATE / (1.0 + config.train_slowdown_when_generating) + 0.5))
     slows_down = config.decode_slowdown_per_rollout > 0
     stops = publication in ("pause", "abort")
+    takes_turns = not config.generation_while_training or config.evaluation_stops_generation
     slot_bits = max(1, (config.rollout_workers - 1).bit_length())
     return {
         "sequential": sequential,
@@ -81,7 +83,7 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "law_minimum": law.minimum,
         "law_maximum": law.maximum,
         "overhead_ticks": ticks(config.rollout_overhead_seconds),
-        "virtual_clock": slows_down or stops or slow_rate < FULL_RATE,
+        "virtual_clock": slows_down or stops or takes_turns or slow_rate < FULL_RATE,
         "work_unit": FULL_RATE if slows_down else 1,
         "slow_train_rate": slow_rate,
         "prompt_tokens": config.prompt_tokens,
@@ -99,6 +101,13 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "requeue": config.stale_action == "requeue",
         "redraw": config.redraw_on_requeue,
         "cancel": config.cancel_in_flight,
+        "holds": config.queue_overflow == "hold",
+        "fetch_ticks": ticks(config.fetch_seconds),
+        "evaluation_every": config.evaluation_every_updates or 0,
+        "evaluation_ticks": ticks(config.evaluation_seconds),
+        "evaluation_stops": config.evaluation_stops_generation,
+        "training_stops": not config.generation_while_training,
+        "segments": len(law.segments),
         "environment": _environment(config),
     }
 
@@ -116,6 +125,7 @@ def _physics(config: PipelineConfig) -> dict[str, float]:
         "filter": config.filter_probability,
         "resume_seconds": config.resume_seconds,
         "reprefill_rate": config.reprefill_tokens_per_second or 0.0,
+        "train_spread": config.train_spread,
     }
 
 
@@ -141,6 +151,7 @@ def general_tables(config: PipelineConfig) -> records.Tables:
         ),
         *_trace(config),
         np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64),
+        *segment_tables(law),
     )
     return records.Tables(*map(_read_only, tables))
 
@@ -186,3 +197,26 @@ def _read_only(table: np.ndarray) -> np.ndarray:
 
 def _ticks_of(seconds: np.ndarray) -> np.ndarray:
     return np.array([ticks(float(value)) for value in seconds], np.int64)
+
+
+def segment_tables(law: LengthLaw) -> tuple[np.ndarray, ...]:
+    """Put the tables and rows of a law by version one after another; empty for any other law."""
+    rows, cdfs, guides, tokens, seconds = (
+        [],
+        [_NO_REALS[:0]],
+        [_NO_GUIDE[:0]],
+        [_NO_GUIDE[:0]],
+        [_NO_GUIDE[:0]],
+    )
+    for version, part in law.segments:
+        starts = [sum(map(len, arrays)) for arrays in (cdfs, guides, tokens)]
+        cdfs.append(part.cdf)
+        guides.append(part.guide)
+        if part.paired_tokens is not None and part.paired_seconds is not None:
+            tokens.append(part.paired_tokens)
+            seconds.append(_ticks_of(part.paired_seconds))
+        ends = [sum(map(len, arrays)) for arrays in (cdfs, guides, tokens)]
+        places = [place for pair in zip(starts, ends) for place in pair]
+        rows.append((version, part.minimum, part.maximum, *places, part.mean_tokens))
+    joined = (np.concatenate(arrays) for arrays in (cdfs, guides, tokens, seconds))
+    return np.array(rows, records.SEGMENT), *joined

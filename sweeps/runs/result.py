@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,16 @@ import numpy as np
 
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
-from ...kernels.pipeline.metrics import SLOT_CONSTRAINTS, TRAINER_CONSTRAINTS, MetricAttributes
+from ...kernels.pipeline.metrics import (
+    OPTIONAL_CONSTRAINTS,
+    SLOT_CONSTRAINTS,
+    TRAINER_CONSTRAINTS,
+    MetricAttributes,
+    hidden_metrics,
+)
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
+from ..laws.lengths import LengthLaw
 
 if TYPE_CHECKING:
     import polars
@@ -187,6 +194,23 @@ def slot_constraint_names(config: PipelineConfig) -> list[str]:
     >>> slot_constraint_names(config)[-2:]
     ['sequential', 'limits.0: started < 4 * published + 8']
     """
+    return [name for name in _slot_causes(config) if is_told(name, config)]
+
+
+def is_told(constraint: str, config: PipelineConfig) -> bool:
+    """Tell whether what can bind is told of a configuration: the causes of options only where they are used.
+
+    Examples
+    --------
+    >>> is_told("busy", PipelineConfig()), is_told("fetch", PipelineConfig())
+    (True, False)
+    """
+    option = OPTIONAL_CONSTRAINTS.get(constraint)
+    return option is None or option in config.options_in_use
+
+
+def _slot_causes(config: PipelineConfig) -> list[str]:
+    """Name every cause of slot time at its place."""
     groups = config.batch_groups
     names = list(SLOT_CONSTRAINTS)
     for index, limit in enumerate(config.limits):
@@ -195,9 +219,11 @@ def slot_constraint_names(config: PipelineConfig) -> list[str]:
     return names
 
 
-def named(metrics: np.record) -> dict[str, Any]:
-    """Return a record of metrics by name, as plain numbers."""
-    found = dict(zip(metrics.dtype.names or (), metrics.item()))
+def named(metrics: np.record, config: PipelineConfig) -> dict[str, Any]:
+    """Return a record of metrics by name, as plain numbers, without those of options that are not used."""
+    hidden = hidden_metrics(config.options_in_use)
+    names = metrics.dtype.names or ()
+    found = {name: value for name, value in zip(names, metrics.item()) if name not in hidden}
     found["stalled"] = bool(found["stalled"])
     return found
 
@@ -217,10 +243,15 @@ def general_details(
     }
     return {
         "lags": lags,
-        "slot_ticks": dict(zip(slot_constraint_names(config), slot_ticks.tolist())),
-        "trainer_ticks": dict(zip(TRAINER_CONSTRAINTS, trainer_ticks.tolist())),
+        "slot_ticks": _told(_slot_causes(config), slot_ticks, config),
+        "trainer_ticks": _told(TRAINER_CONSTRAINTS, trainer_ticks, config),
         "length_deciles": {name: histograms[row, :10].copy() for name, row in deciles.items()},
     }
+
+
+def _told(causes: Sequence[str], ticks_of_causes: np.ndarray, config: PipelineConfig) -> dict[str, int]:
+    pairs = zip(causes, ticks_of_causes.tolist())
+    return {name: value for name, value in pairs if is_told(name, config)}
 
 
 def table_columns(
@@ -286,18 +317,20 @@ def _timeline_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.
 
 
 def _timeline_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
-    return {
+    found = {
         "queue_groups": rows["queue_groups"].copy(),
         "running_groups": rows["running_groups"].copy(),
-        "slots_bound_by": np.array(slot_constraint_names(config))[rows["idle_cause"]],
+        "slots_bound_by": np.array(_slot_causes(config))[rows["idle_cause"]],
         "trainer_bound_by": np.array(TRAINER_CONSTRAINTS)[rows["trainer_cause"]],
     }
+    if "fetch" in config.options_in_use:  # when the step begins, which is no event
+        found["fetch_end"] = _with_none(rows["fetch_time"] / 1e6, rows["fetch_time"] == records.NEVER)
+    if "hold" in config.options_in_use:
+        found["held_slots"] = rows["held"].copy()
+    return found
 
 
 def _rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:
-    law = config.response_length
-    # No end of sequence have those at the maximum of a law that really was cut.
-    truncated = (rows["tokens"] == law.maximum) & law.cut_at_maximum
     return {
         "number": rows["number"].copy() if "number" in (rows.dtype.names or ()) else np.arange(len(rows)),
         "tokens": rows["tokens"].copy(),
@@ -307,8 +340,19 @@ def _rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.n
         # A batch counts once its step completes.
         "lag": np.where(rows["outcome"] == records.TRAINED, rows["lag"], -1),
         "outcome": np.array(records.OUTCOME_NAMES)[rows["outcome"]],
-        "truncated": truncated,
+        "truncated": _truncated(rows, config.response_length),
     }
+
+
+def _truncated(rows: np.ndarray, law: LengthLaw) -> np.ndarray:
+    """Tell which rollouts have no end of sequence: those at the maximum of a law that really was cut."""
+    if not law.segments:
+        cut: np.ndarray = (rows["tokens"] == law.maximum) & law.cut_at_maximum
+        return cut
+    firsts, laws = zip(*law.segments)
+    segment = np.searchsorted(firsts, rows["version"], side="right") - 1
+    largest = np.array([one.maximum for one in laws])[segment]
+    return (rows["tokens"] == largest) & np.array([one.cut_at_maximum for one in laws])[segment]
 
 
 def _rollout_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.ndarray]:

@@ -171,7 +171,7 @@ class Run(ABC):
         """Close a run that was advanced to its end and give what it reports."""
         seed = int(self.seed)
         config = self.config if self.config.seed == seed else self.config.replace(seed=seed)
-        return PipelineResult(config, named(self.summary()), self.lag_counts.copy(), self.tables())
+        return PipelineResult(config, named(self.summary(), config), self.lag_counts.copy(), self.tables())
 
     @abstractmethod
     def _new_arrays(self) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked
-from ..config.config import AXIS_FIELDS, PipelineConfig, field_level
+from ..config.config import AXIS_FIELDS, OPTION_FIELDS, PipelineConfig, field_level
 from .axes import PRESET_PREFIX, identity, is_field, numbers_beside_none, plain
 from .constraints import kept_cells
 from .design import Design
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import xarray
 
     from ..execute.options import RunOptions
+    from ..laws.lengths import LengthLaw
 
 TABLES = ("batches", "timeline", "rollouts")
 SPEC_VERSION = 1
@@ -47,6 +48,7 @@ class SpecParts(TypedDict, total=False):
     masks: bool
     tables: tuple[str, ...]
     until: str | None
+    windows: int | None
     runner: Callable[..., xarray.Dataset] | None
 
 
@@ -73,6 +75,8 @@ class SweepSpec:
         Long tables to keep: batches, timeline, rollouts.
     until : str, optional
         A rule that stops adding seeds to a cell.
+    windows : int, optional
+        Report by windows of so many updates too.
     runner : callable, optional
         What :meth:`run` calls; not part of the identity.
     """
@@ -86,6 +90,7 @@ class SweepSpec:
     masks: bool = False
     tables: tuple[str, ...] = ()
     until: str | None = None
+    windows: int | None = None
     runner: Callable[..., xarray.Dataset] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -137,7 +142,8 @@ class SweepSpec:
         }
         if self.base.preset is not None:
             content["preset"] = self.base.preset[0]
-        return fingerprint_of(content if self.until is None else {**content, "until": self.until})
+        rest = {"until": self.until, "windows": self.windows}
+        return fingerprint_of({**content, **{key: value for key, value in rest.items() if value is not None}})
 
     @property
     def is_level_1(self) -> bool:
@@ -145,6 +151,23 @@ class SweepSpec:
         return self.base.is_level_1 and all(
             is_field(name) and field_level(name) == 1 for name in self.design.fields.values()
         )
+
+    @property
+    def length_laws(self) -> tuple[LengthLaw, ...]:
+        """The length laws of the cells: an axis's values, or the base's."""
+        if "response_length" in self.design.columns:
+            return tuple(self.design.columns["response_length"][1])
+        return (self.base.response_length,)
+
+    @property
+    def options_in_use(self) -> frozenset[str]:
+        """The options that a cell uses and that bring metrics of their own."""
+        found = self.base.options_in_use
+        for name, (_, values) in self.design.columns.items():
+            field = self.design.fields[name]
+            if field in OPTION_FIELDS or not is_field(field):
+                found = found.union(*(_options_with(self.base, field, value) for value in values))
+        return found
 
     @property
     def law_digest(self) -> str:
@@ -190,6 +213,8 @@ class SweepSpec:
             content["constraints"] = list(self.constraints)
         if self.until is not None:
             content["until"] = self.until
+        if self.windows is not None:
+            content["windows"] = self.windows
         content["baseline"] = self.baseline
         if self.masks:
             content["masks"] = True
@@ -224,3 +249,13 @@ class SweepSpec:
         if self.runner is None:
             raise ConfigError("spec", "must come from load_spec", self.name, "Use lagsweep.run_spec(spec).")
         return self.runner(self, **options)
+
+
+def _options_with(base: PipelineConfig, field: str, value: Any) -> frozenset[str]:
+    """Name the options that a configuration uses with one value of an axis: a field, a knob or the system."""
+    if is_field(field):
+        return base.model_copy(update={field: value}).options_in_use
+    try:
+        return base.replace(**{field.removeprefix(PRESET_PREFIX): value}).options_in_use
+    except ConfigError:  # it needs the values of further axes, which have their own turn
+        return frozenset()

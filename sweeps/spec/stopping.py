@@ -27,7 +27,14 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import student
-from ...kernels.pipeline.metrics import GENERAL_METRICS, METRIC_BY_NAME, METRICS, Metric, with_nan
+from ...kernels.pipeline.metrics import (
+    GENERAL_METRICS,
+    METRIC_BY_NAME,
+    METRICS,
+    Metric,
+    metrics_of_options,
+    with_nan,
+)
 
 if TYPE_CHECKING:
     from .spec import SweepSpec
@@ -172,7 +179,9 @@ def parse_rule(text: str) -> Rule:
 
 def reported_metrics(spec: SweepSpec) -> tuple[Metric, ...]:
     """Return the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option."""
-    return METRICS if spec.is_level_1 else (*METRICS, *GENERAL_METRICS)
+    if spec.is_level_1:
+        return METRICS
+    return (*METRICS, *GENERAL_METRICS, *metrics_of_options(spec.options_in_use))
 
 
 def check_metric(rule: Rule, spec: SweepSpec) -> None:

@@ -49,6 +49,7 @@ def run_sweep(
     masks: bool = False,
     tables: Sequence[str] = (),
     progress: Observer | None = None,
+    windows: int | None = None,
 ) -> xarray.Dataset:
     """Run every combination of the axes' values at every seed.
 
@@ -72,6 +73,9 @@ def run_sweep(
         Long tables to keep in the store: ``batches``, ``timeline``, ``rollouts``.
     progress : bool, callable or Progress, optional
         True shows a bar; a function is called with (done, total).
+    windows : int, optional
+        Report by windows of so many updates too, over the dimension ``window``; every cell then needs
+        ``stop_after_updates``.
 
     Returns
     -------
@@ -93,7 +97,7 @@ def run_sweep(
     {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
     """
     masks = flag_of("masks", masks)
-    spec = make_spec(base, axes, seeds, masks=masks, tables=tables)
+    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, windows=windows)
     return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
 
 

@@ -84,10 +84,34 @@ def _steps(result: PipelineResult, tracks: Tracks, window: tuple[float, float]) 
         if end >= window[0] and start <= window[1]:
             args = {name: columns[name][k] for name in names}
             yield _slice(f"update {columns['update'][k]}", "training", TRAINER, STEPS, start, end, args)
+    yield from _between_steps(result, window)
     unfinished = unfinished_step(result, tracks)
     if unfinished is not None and tracks.end_of_run >= window[0] and unfinished <= window[1]:
         args = {"tokens": int(result.in_training_tokens), "outcome": "unfinished when the run ends"}
         yield _slice("unfinished update", "training", TRAINER, STEPS, unfinished, tracks.end_of_run, args)
+
+
+def _between_steps(result: PipelineResult, window: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    """Show fetches and evaluations beside the steps, where a run has some."""
+    if not {"fetch", "evaluation"} & result.config.options_in_use:
+        return
+    for cause, start, end in trainer_spans(result):
+        if cause in ("fetch", "evaluation") and end > start and end >= window[0] and start <= window[1]:
+            yield _slice(cause, cause, TRAINER, STEPS, start, end, {})
+
+
+def trainer_spans(result: PipelineResult) -> list[tuple[str, int, int]]:
+    """Return what bound the trainer as (cause, start, end), neighbours of one cause joined."""
+    from ..runs.diagnosis import constraint_intervals
+
+    found: list[tuple[str, int, int]] = []
+    columns = ("trainer_bound_by", "start_ticks", "end_ticks")
+    for cause, start, end in constraint_intervals(result).select(columns).iter_rows():
+        if found and found[-1][0] == cause:
+            found[-1] = (cause, found[-1][1], end)
+        else:
+            found.append((cause, start, end))
+    return found
 
 
 def unfinished_step(result: PipelineResult, tracks: Tracks) -> int | None:
@@ -100,6 +124,9 @@ def unfinished_step(result: PipelineResult, tracks: Tracks) -> int | None:
     if not training.any():
         return None
     idle_since = int(tracks.step_end[-1]) if len(tracks.step_end) else 0
+    if {"fetch", "evaluation"} & result.config.options_in_use:
+        cause, began, _ = trainer_spans(result)[-1]
+        return max(idle_since, began) if cause == "busy" else None
     return max(idle_since, int(tracks.end[training].max()))
 
 
@@ -209,6 +236,7 @@ def _counters(result: PipelineResult, window: tuple[float, float]) -> Iterator[d
         ("queue tokens", "tokens", timeline["queue_tokens"]),
         ("rollouts in flight", "rollouts", timeline["in_flight"]),
         ("lag of new rollouts", "versions", timeline["version"] - timeline["published"]),
+        *((("held slots", "slots", timeline["held_slots"]),) if "held_slots" in timeline else ()),
     ):
         levels = values[settled]
         changed = np.append(True, levels[1:] != levels[:-1])

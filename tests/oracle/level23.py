@@ -33,6 +33,7 @@ class Run(Trainer, Admission, Report):
         self.sequential = s["mode"] == "sequential"
         self.stops_decoding = s["publication"] in ("pause", "abort")
         self.words = Words(s["seed"])
+        self.step_words = Words(np.array([s["seed"], 3], np.uint64))
         self.group_words = Words(np.array([s["seed"], 2], np.uint64))
 
         self.now = 0
@@ -42,8 +43,13 @@ class Run(Trainer, Admission, Report):
         self.publications = 0  # completed
         self.publication_number = {0: 0}  # of a version
         self.step = None  # a Batch, with start, work, done, version and publications
+        self.fetching = None  # a Batch that the trainer has in hand before its step
+        self.evaluation_end, self.evaluation_is_due = None, False
+        self.steps_begun = 0
+        self.law_starts = []  # (time, law) of every rollout
         self.prefetched = []
         self.running, self.queue, self.requeued = [], [], []
+        self.held = []  # groups that a full queue did not take, each with the member that keeps its slot
         self.trained_groups = self.popped_batches = 0
         self.admissions = self.places = 0
         self.next_number = self.next_group = 0
@@ -70,8 +76,21 @@ class Run(Trainer, Admission, Report):
     def decoding(self):
         return [member for member in self.in_slots() if member.phase == "decoding"]
 
-    def decoding_is_stopped(self):
+    def busy_slots(self):
+        """Those in which a rollout is in flight: a member that keeps its slot for a held group is done."""
+        return [member for member in self.in_slots() if member.phase != "done"]
+
+    def starts_are_stopped(self):
         return self.stops_decoding and self.publication is not None
+
+    def decoding_is_stopped(self):
+        if self.starts_are_stopped():
+            return True
+        if self.evaluation_end is not None and self.s["evaluation_stops_generation"]:
+            return True
+        if self.s["generation_while_training"]:
+            return False
+        return self.step is not None or (self.trainer_is_blocked() and self.s["publication"] != "drain")
 
     def clock_rate(self):
         """Growth of W in one tick."""
@@ -111,6 +130,7 @@ class Run(Trainer, Admission, Report):
             self.last_progress = self.now
             handle()
             self.look_for_the_end_of_a_drain()
+            self.look_for_the_start_of_an_evaluation()
             self.settle()
             self.record(name)
             stop = self.s["stop_after_updates"]
@@ -132,6 +152,10 @@ class Run(Trainer, Admission, Report):
                 times.append(self.now)
             elif rate > 0:
                 times.append(self.now + ceil_div(left, rate))
+        if self.fetching is not None:
+            times.append(self.fetching.fetched)
+        if self.evaluation_end is not None:
+            times.append(self.evaluation_end)
         rate = self.clock_rate()
         for member in self.in_slots():
             if member.phase == "decoding" and rate > 0:
@@ -163,6 +187,9 @@ class Run(Trainer, Admission, Report):
         for member in self.in_slots():
             if member.phase == "off" and member.off_end == self.now:
                 self.decode_on(member)
+        if self.fetching is not None and self.fetching.fetched == self.now:
+            self.reached.add("fetch")
+            self.begin_step()
 
     def decode_on(self, member):
         member.phase = "decoding"
@@ -174,6 +201,8 @@ class Run(Trainer, Admission, Report):
             return self.publication_completes, "publication"
         if self.step is not None and self.step.done >= self.step.work:
             return self.step_completes, "update"
+        if self.evaluation_end == self.now:
+            return self.evaluation_ends, "evaluation"
         due = [member for member in self.in_slots() if member.phase == "tail" and member.tail_end == self.now]
         if not due:
             return None
@@ -189,7 +218,7 @@ class Run(Trainer, Admission, Report):
             {
                 "time": self.now / 1e6,
                 "queue_tokens": self.queue_tokens(),
-                "in_flight": len(self.in_slots()),
+                "in_flight": len(self.busy_slots()),
                 "version": self.version,
                 "published": self.published,
                 "event": event,
@@ -205,6 +234,7 @@ class Run(Trainer, Admission, Report):
                 "to": until,
                 "queue_tokens": self.queue_tokens(),
                 "occupied": len(self.in_slots()),
+                "held": len(self.held),
                 "backpressure": capped,
                 "busy": self.step is not None,
                 "generation": self.generation_binding() if idle else None,
@@ -223,7 +253,7 @@ class Run(Trainer, Admission, Report):
 
     def begin_publication(self, version):
         self.publication = Publication(version)
-        if self.s["publication"] == "drain" and self.running:
+        if self.s["publication"] == "drain" and self.unfinished():
             self.reached.add("drain")
             return
         if self.s["publication"] == "abort":
@@ -245,8 +275,12 @@ class Run(Trainer, Admission, Report):
             self.publication.end = self.now + self.sync_ticks
 
     def look_for_the_end_of_a_drain(self):
-        if self.publication is not None and self.publication.phase == "draining" and not self.running:
+        if self.publication is not None and self.publication.phase == "draining" and not self.unfinished():
             self.transfer()
+
+    def unfinished(self):
+        """Running groups that have a member waiting or in flight: a held group has none."""
+        return [group for group in self.running if any(member.phase != "done" for member in group.members)]
 
     def publication_completes(self):
         done, self.publication = self.publication, None
@@ -287,17 +321,37 @@ class Run(Trainer, Admission, Report):
     def rollout_completes(self, member):
         member.phase = "done"
         member.row.update(end=self.now / 1e6, outcome="waiting")
-        self.free(member)
         self.generated.append((self.now, member.tokens))
         group = member.group
         if any(other.phase != "done" for other in group.members):
+            self.free(member)
             return
-        self.running.remove(group)
         self.completed.append(self.now)
         first = self.words.block(group.members[0].number)
-        if uniform(first[3]) < self.s["filter_probability"]:
+        filtered = uniform(first[3]) < self.s["filter_probability"]
+        if not filtered and self.s["queue_overflow"] == "hold" and not self.queue_has_room():
+            self.reached.add("held")
+            self.held.append((group, member))
+            return
+        self.free(member)
+        self.running.remove(group)
+        if filtered:
             self.drop(group, "filtered")
-        elif self.s["stale_check"] == "update" and self.too_old(group):
+        else:
+            self.arrive(group)
+
+    def queue_has_room(self):
+        return len(self.queue) < self.s["max_queue_groups"]
+
+    def let_held_join(self):
+        while self.held and self.queue_has_room():
+            group, member = self.held.pop(0)
+            self.free(member)
+            self.running.remove(group)
+            self.arrive(group)
+
+    def arrive(self, group):
+        if self.s["stale_check"] == "update" and self.too_old(group):
             self.reached.add("discard_on_arrival")
             self.stale(group)
         else:
@@ -327,6 +381,11 @@ class Run(Trainer, Admission, Report):
 
     def cancel(self, group):
         self.running.remove(group)
+        for held, member in list(self.held):
+            if held is group:
+                self.reached.add("held_group_cancelled")
+                self.free(member)
+                self.held.remove((held, member))
         wasted = sum(self.tokens_so_far(member) for member in group.members)
         if self.s["stale_action"] == "requeue":
             self.requeue(group, "cancelled", wasted)

@@ -27,7 +27,7 @@ class Admission:
 
     def rooms(self):
         """Groups that each limit still lets in."""
-        popped = sum(len(batch.groups) for batch in [*self.prefetched, *([self.step] if self.step else [])])
+        popped = sum(len(batch.groups) for batch in [*self.prefetched, *self.in_hand()])
         finished = len(self.queue) + popped + self.trained_groups
         per_batch = self.s["batch_groups"]
         updates = self.s["updates_per_batch"]
@@ -49,7 +49,9 @@ class Admission:
     def closed_by(self):
         """The first gate that closes the next admission, by name; None when it is open."""
         if self.sequential:
-            if self.step is not None or self.publication is not None:
+            if self.in_hand() or self.publication is not None:
+                return "sequential"
+            if self.evaluation_end is not None and self.s["evaluation_stops_generation"]:
                 return "sequential"
             promised = self.queue_tokens() + sum(member.tokens for member in self.in_slots())
             return None if promised < self.s["batch_tokens"] else "sequential"
@@ -78,6 +80,10 @@ class Admission:
     def trainer_binding(self):
         if self.step is not None:
             return "busy"
+        if self.fetching is not None:
+            return "fetch"
+        if self.evaluation_end is not None:
+            return "evaluation"
         if self.trainer_is_blocked():
             return "publication"
         if self.queue_holds_enough():
@@ -85,11 +91,15 @@ class Admission:
         return "batch"
 
     def settle(self):
+        self.let_held_join()
         self.trainer_may_start()
+        while self.held and self.queue_has_room():
+            self.let_held_join()
+            self.trainer_may_start()
         while self.idle:
             member = self.next_waiting_member()
             if member is not None:
-                if self.decoding_is_stopped():
+                if self.starts_are_stopped():
                     return
                 self.start_rollout(member)
             elif self.closed_by() is None:
@@ -125,7 +135,9 @@ class Admission:
             member.number = self.next_number
             self.next_number += 1
         words = self.words.block(member.number)
-        tokens, paired_seconds = self.law.draw(uniform(words[0]))
+        law = self.law.at(self.published)
+        self.law_starts.append((self.now, law))
+        tokens, paired_seconds = law.draw(uniform(words[0]))
         if self.law.groups is not None:
             members = member.group.members
             first = self.words.block(members[0].number)
@@ -134,7 +146,7 @@ class Admission:
         if sigma > 0:
             z = normal(self.group_words.block(member.group.number)[0])
             scaled = tokens * math.exp(sigma * z - sigma * sigma / 2)
-            tokens = min(max(math.floor(scaled + 0.5), self.law.minimum), self.law.maximum)
+            tokens = min(max(math.floor(scaled + 0.5), law.minimum), law.maximum)
         member.tokens = tokens
         member.noise = normal(words[1])
         total = max(
@@ -146,7 +158,7 @@ class Admission:
         if environment is not None:
             index = bisect.bisect_right(environment["cdf"], uniform(words[2]))
             member.tail += ticks(environment["values"][index])
-        elif self.law.rows is not None:
+        elif law.rows is not None:
             member.tail += ticks(paired_seconds)
         member.behaviour_version = member.end_version = self.published
         member.start_version = self.version
@@ -168,6 +180,6 @@ class Admission:
             "end": None,
             "lag": None,
             "outcome": "running",
-            "truncated": self.law.cut and tokens == self.law.maximum,
+            "truncated": law.cut and tokens == law.maximum,
         }
         self.rollouts.append(member.row)

@@ -20,6 +20,12 @@ DEFAULTS = {
     "publication_blocks_trainer": False,
     "train_slowdown_when_generating": 0.0,
     "drift_length_exponent": 0.0,
+    "generation_while_training": True,
+    "fetch_seconds": 0.0,
+    "evaluation_every_updates": None,
+    "evaluation_seconds": 0.0,
+    "evaluation_stops_generation": False,
+    "train_spread": 0.0,
     "group_size": 1,
     "prompt_sigma": 0.0,
     "filter_probability": 0.0,
@@ -49,6 +55,7 @@ class Law:
     """The table of lengths, or the rows of a trace of (tokens, seconds)."""
 
     def __init__(self, law):
+        self.segments = [(first, Law(part)) for first, part in law.get("segments", ())]
         self.rows, self.groups = law.get("rows"), law.get("groups")
         if self.rows is not None:
             self.minimum, self.maximum = self.rows[0][0], self.rows[-1][0]
@@ -60,6 +67,10 @@ class Law:
         self.maximum = self.minimum + len(self.cdf) - 1
         steps = itertools.pairwise([0.0, *self.cdf])
         self.mean = math.fsum((self.minimum + i) * (high - low) for i, (low, high) in enumerate(steps))
+
+    def at(self, version):
+        """The law that holds at a published version: its segment, or itself."""
+        return [part for first, part in [(0, self), *self.segments] if first <= version][-1]
 
     def draw_of_group(self, u, place):
         """Return the tokens of a group's member: the row drawn by the first, then the next ones in turn."""

@@ -24,14 +24,15 @@ class Report:
     def binding_seconds(self, end):
         """Return slot-seconds by what binds generation and seconds by what binds the trainer."""
         slots = len(self.slots)
-        found = {"slots_busy_seconds": self.integral(lambda row: row["occupied"], end)}
+        found = {"slots_busy_seconds": self.integral(lambda row: row["occupied"] - row["held"], end)}
+        found["slots_held_seconds"] = self.integral(lambda row: row["held"], end)
         names = {row["generation"] for row in self.segments} - {None}
         self.reached |= {f"bound_by_{name}" for name in names}
         for name in ("publication", "max_running", "one_batch", "token_cap", "sequential", *sorted(names)):
             found[f"slots_{name}_seconds"] = self.integral(
                 lambda row, name=name: (row["generation"] == name) * (slots - row["occupied"]), end
             )
-        for name in ("busy", "publication", "running_groups", "batch"):
+        for name in ("busy", "publication", "running_groups", "batch", "fetch", "evaluation"):
             found[f"trainer_{name}_seconds"] = self.integral(
                 lambda row, name=name: row["trainer"] == name, end
             )
@@ -64,7 +65,7 @@ class Report:
             "queued_groups": len(self.queue),
             "running_groups": len(self.running),
             "prefetched_groups": sum(len(batch.groups) for batch in self.prefetched),
-            "in_training_groups": len(self.step.groups) if self.step is not None else 0,
+            "in_training_groups": sum(len(batch.groups) for batch in self.in_hand()),
             "unfinished_group_tokens": sum(
                 member.tokens for group in self.running for member in group.members if member.phase == "done"
             ),
@@ -80,7 +81,7 @@ class Report:
                 if tokens
                 else NAN
             ),
-            "length_bias_law": trained_mean / self.law.mean,
+            "length_bias_law": trained_mean / self.mean_of_law(end),
             "length_bias_drawn": trained_mean / (drawn_tokens / drawn) if details else NAN,
             "last_progress_seconds": self.last_progress / 1e6,
             **self.binding_seconds(end),
@@ -91,6 +92,14 @@ class Report:
             found[f"{name}_groups"] = len(rows)
             found[f"{name}_tokens"] = sum(row[2] for row in rows)
         return found
+
+    def mean_of_law(self, end):
+        if not self.law.segments:
+            return self.law.mean
+        if len(self.law.segments) == 1:
+            return self.law.at(0).mean
+        means = [law.mean for time, law in self.law_starts if self.warmup < time or self.warmup == 0]
+        return math.fsum(means) / len(means) if means else NAN
 
     def report(self, end):
         def counted(rows):
@@ -116,11 +125,12 @@ class Report:
         generated, drops, left = counted(self.generated), counted(self.drops), counted(self.left)
         trained_tokens = sum(batch["tokens"] for batch in batches)
         trained_rollouts = len(details)
-        popped = [*([self.step] if self.step else []), *self.prefetched]
+        popped = [*self.in_hand(), *self.prefetched]
         busy = self.integral(lambda row: row["busy"], end)
         occupied = self.integral(lambda row: row["occupied"], end)
         at_warmup = [row["queue_tokens"] for row in self.segments if row["from"] <= self.warmup][-1]
-        stalled = not self.in_slots() and self.step is None and self.publication is None
+        works = self.in_hand() or self.publication is not None or self.evaluation_end is not None
+        stalled = not self.busy_slots() and not works
         if stalled:
             self.reached.add("stall")
         stale = [row for row in drops if row[1] == "stale"]
@@ -158,6 +168,7 @@ class Report:
             "batches": self.batches,
             "timeline": self.timeline,
             "rollouts": self.rollouts,
+            "drops": self.drops,
             **self.report_on_top(end, details, drops, left),
             "measured_ticks": span,
             "end_ticks": end,

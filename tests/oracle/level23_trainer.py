@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from oracle.level1 import ess_of, ticks, uniform
+from oracle.level1 import ess_of, normal, ticks, uniform
 from oracle.level23_parts import UNIT, Batch
 
 
@@ -20,6 +20,9 @@ class Trainer:
         self.trained_groups += len(batch.groups)
         self.trained += [self.now] * len(batch.groups)
         self.book(batch)
+        every = self.s["evaluation_every_updates"]
+        if every is not None and self.version // every > before // every:
+            self.evaluation_is_due = ticks(self.s["evaluation_seconds"]) > 0
         cadence = self.s["sync_every_updates"]
         if self.version // cadence > before // cadence:
             self.publish(self.version)
@@ -39,14 +42,29 @@ class Trainer:
             return False
         return self.sequential or self.s["publication_blocks_trainer"]
 
+    def in_hand(self):
+        """The batch that the trainer has: it is fetched, or trained."""
+        return [batch for batch in (self.fetching, self.step) if batch is not None]
+
+    def evaluation_ends(self):
+        self.evaluation_end = None
+
+    def look_for_the_start_of_an_evaluation(self):
+        if self.evaluation_is_due and not self.trainer_is_blocked():
+            self.evaluation_is_due = False
+            self.reached.add("evaluation")
+            self.evaluation_end = self.now + ticks(self.s["evaluation_seconds"])
+
     def trainer_may_start(self):
-        if self.step is None:
+        if not self.in_hand() and self.evaluation_end is None:
             if self.trainer_is_blocked() or (self.sequential and self.running):
                 return
             batch = self.prefetched.pop(0) if self.prefetched else self.pop()
             if batch is None:
                 return
-            self.start_step(batch)
+            self.fetching = batch
+            if batch.fetched <= self.now:
+                self.begin_step()
         while len(self.prefetched) < self.s["prefetch_batches"]:
             batch = self.pop()
             if batch is None:
@@ -54,14 +72,19 @@ class Trainer:
             self.reached.add("prefetch")
             self.prefetched.append(batch)
 
-    def start_step(self, batch):
+    def begin_step(self):
+        batch, self.fetching = self.fetching, None
         tokens = batch.tokens + self.s["prompt_tokens"] * len(batch.members)
         batch.start = self.now
         batch.version = self.version
         batch.publications = self.publications
-        batch.work = UNIT * ticks(
-            self.s["train_overhead_seconds"] + tokens / self.s["train_tokens_per_second"]
-        )
+        seconds = self.s["train_overhead_seconds"] + tokens / self.s["train_tokens_per_second"]
+        spread = self.s["train_spread"]
+        if spread > 0:
+            z = normal(self.step_words.block(self.steps_begun)[1])
+            seconds = seconds * math.exp(spread * z - spread * spread / 2)
+        self.steps_begun += 1
+        batch.work = UNIT * ticks(seconds)
         batch.done = 0
         self.step = batch
 
@@ -88,7 +111,10 @@ class Trainer:
             for member in group.members:
                 member.row["outcome"] = "in_training"
         self.popped_batches += 1
-        return Batch(chosen, self.version, self.publications)
+        batch = Batch(chosen, self.version, self.publications)
+        batch.fetched = self.now + ticks(self.s["fetch_seconds"])
+        self.let_held_join()
+        return batch
 
     def choose(self):
         """The groups that the next batch would take, in order; None if there are not enough."""
@@ -169,7 +195,9 @@ class Trainer:
         lags = [detail["lag"] for detail in details]
         exponent = self.s["drift_length_exponent"]
         scales = [
-            self.s["drift_per_version"] * math.sqrt(lag) * (member.tokens / self.law.mean) ** exponent
+            self.s["drift_per_version"]
+            * math.sqrt(lag)
+            * (member.tokens / self.law.at(member.behaviour_version).mean) ** exponent
             for lag, member in zip(lags, batch.members)
         ]
         normalized, expected = ess_of(lags, [member.noise for member in batch.members], scales)

@@ -43,6 +43,8 @@ def build_law(law):
     """Return the package's law."""
     from lagsweep.sweeps.laws.lengths import LengthLaw
 
+    if law[0] == "schedule":
+        return LengthLaw.schedule([(first, build_law(part)) for first, part in law[1]])
     if law[0] == "paired":
         return LengthLaw.paired(*zip(*law[1]))
     if law[0] == "grouped":
@@ -54,6 +56,12 @@ def build_law(law):
 def to_twin(settings):
     """Return the settings as the twin takes them."""
     law = settings["response_length"]
+    if law[0] == "schedule":
+        parts = [(first, to_twin({**settings, "response_length": part})) for first, part in law[1]]
+        laws = [(first, twin["response_length"]) for first, twin in parts]
+        low, high = min(part["minimum"] for _, part in laws), longest_of(law)
+        pooled = {"minimum": low, "cdf": [1.0] * (high - low + 1), "cut": False, "segments": laws}
+        return {**parts[0][1], "response_length": pooled}
     twin = level_1.to_twin({**settings, "response_length": counts_law(law)})
     if law[0] == "paired":
         twin["response_length"]["rows"] = sorted(law[1])
@@ -253,4 +261,6 @@ def rules_part(pick, batch_tokens):
 
 def longest_of(law):
     """Return the longest response of any law."""
+    if law[0] == "schedule":
+        return max(longest_of(part) for _, part in law[1])
     return level_1.law_maximum(counts_law(law))

@@ -12,7 +12,7 @@ from oracle.made_up_sweeps import ESS, THROUGHPUT, made_up, noise
 from oracle.small_sweeps import small_base
 from scipy import stats
 
-from lagsweep import frontier, paired_difference, run_sweep
+from lagsweep import PipelineConfig, frontier, paired_difference, run_sweep
 from lagsweep.errors import ConfigError
 from lagsweep.kernels.intervals import mean_interval
 from lagsweep.sweeps.laws.lengths import LengthLaw
@@ -330,3 +330,18 @@ def test_words_are_cut_only_where_there_is_no_other_way(width):
 
 def test_noise_has_no_mean():
     assert abs(noise((3, 7)).mean(axis=-1)).max() < 1e-15
+
+
+def test_a_cell_of_level_1_among_others_has_its_shares_of_time():
+    from lagsweep.sweeps.results.shares import time_shares
+
+    base = PipelineConfig(duration_seconds=300, rollout_workers=8, batch_tokens=2000)
+    alone = run_sweep(base, {"max_lag": [1, 2]}, seeds=3, progress=False)
+    mixed = run_sweep(base, {"max_lag": [1, 2], "queue_order": ["fifo", "freshest"]}, seeds=3, progress=False)
+
+    for row, cell in enumerate(time_shares(alone, [0, 1])):
+        shares = time_shares(mixed, [2 * row, 2 * row + 1])
+        for group, parts in cell.items():
+            for name, share in parts.items():
+                assert shares[0][group][name] == pytest.approx(share, abs=1e-12)
+            assert sum(shares[1][group].values()) == pytest.approx(1.0)

@@ -539,3 +539,32 @@ def test_bad_laws_are_refused_with_field_rule_value_and_way_out(build, text):
 
     assert str(raised.value).startswith(text)
     assert str(raised.value).endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    ("median", "sigma", "share"), [(9000, 0.8, "97%"), (1500, 0.8, "35%"), (2048, 0.1, "50%")]
+)
+def test_a_default_maximum_that_cuts_much_is_refused(median, sigma, share):
+    with pytest.raises(ConfigError, match=rf"maximum: must be given: .*would cut {share}"):
+        LengthLaw.lognormal(median=median, sigma=sigma)
+
+    assert LengthLaw.lognormal(median=median, sigma=sigma, maximum=65_536).truncated_share < 0.01
+
+
+def test_a_default_maximum_that_cuts_little_stays_2048():
+    assert LengthLaw.lognormal(median=300, sigma=1.0).maximum == 2048
+    assert LengthLaw.lognormal() == LengthLaw.lognormal(300, 0.6, 16, 2048)
+
+
+@pytest.mark.parametrize(
+    ("law", "share"),
+    [
+        (LengthLaw.geometric(mean=9000, maximum=1000), (1 - 1 / 9000) ** 999),
+        (LengthLaw.fixed(7), 0.0),
+        (LengthLaw.uniform(1, 4), 0.0),
+        (LengthLaw.from_table(3, [1.0], cut_at_maximum=True), 1.0),
+        (LengthLaw.from_table(3, [0.25, 1.0], cut_at_maximum=True), 0.75),
+    ],
+)
+def test_the_truncated_share_is_that_of_the_longest_length(law, share):
+    assert law.truncated_share == pytest.approx(share, abs=1e-9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lagsweep import PipelineConfig, run_sweep
+from lagsweep import LengthLaw, PipelineConfig, run_sweep
 from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.cli.shared import print_result, remarks
 
@@ -44,3 +44,41 @@ def test_a_failed_baseline_exits_with_1(tmp_path, monkeypatch, capsys):
 
     assert print_result(ds, folder, as_json=False) == 1
     assert "failed: 0 runs, and 1 of the sequential baseline" in capsys.readouterr().err
+
+
+def test_a_law_that_is_mostly_cut_is_said(capsys):
+    cut, whole = LengthLaw.geometric(mean=9000, maximum=1000), LengthLaw.fixed(500)
+    ds = run_sweep(BASE, {"response_length": [cut, whole], "max_lag": [1, 2]}, seeds=2, progress=False)
+
+    assert [line for line in remarks(ds) if "cut" in line] == [
+        "note: 89% of the responses of geometric(9000) are cut at its maximum, 1,000 tokens"
+    ]
+    with pytest.raises(SystemExit):
+        main(["simulate", "--law", "geometric:9000:1000"])
+    assert "89% of the responses" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["simulate", "--law", "lognormal:9000:0.8"])
+    assert "would cut 97% of the responses" in capsys.readouterr().err
+
+
+def test_a_run_too_short_for_one_update_says_what_an_update_takes(capsys):
+    flags = ["--rollout-workers", "64", "--batch-tokens", "120000", "--law", "shipped:aime-rl-1000"]
+    needs = "a batch takes 38 s to make and 344 s to train, and the run lasts 120 s"
+    base = PipelineConfig(
+        rollout_workers=64, batch_tokens=120_000, response_length=LengthLaw.shipped("aime-rl-1000")
+    )
+
+    assert f"note: the run is too short in the first of them: {needs}" in remarks(
+        run_sweep(base, {"max_lag": [1, 2]}, seeds=2, progress=False)
+    )
+    with pytest.raises(SystemExit):
+        main(["simulate", *flags])
+    assert needs in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_long_run_without_an_update_is_not_called_too_short():
+    base = BASE.replace(batch_tokens=9000, max_queue_tokens=500, duration_seconds=2000)
+    lines = remarks(run_sweep(base, {"max_lag": [1, 2]}, seeds=2, progress=False))
+
+    assert any("trained nothing in any run: 2 of 2" in line for line in lines)
+    assert not any("too short" in line for line in lines)

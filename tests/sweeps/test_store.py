@@ -123,7 +123,7 @@ def test_consolidated_metadata_come_with_the_end_and_only_then(tmp_path):
     before = json.loads((folder / "cells.zarr/zarr.json").read_text())
     assert before["attributes"]["complete"] is False
     assert "consolidated_metadata" not in before
-    assert open_sweep(folder).attrs["complete"] is False
+    assert open_sweep(folder).attrs["complete"] == 0
     assert (open_sweep(folder).status == 0).all()
     store.close()
     lock.release()

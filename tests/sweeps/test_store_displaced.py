@@ -490,7 +490,7 @@ def test_complete_is_never_written_over_runs_that_are_not_done(tmp_path):
 
     store.close()
     lock.release()
-    assert open_sweep(tmp_path / "sweep").attrs["complete"] is False
+    assert open_sweep(tmp_path / "sweep").attrs["complete"] == 0
 
 
 def test_a_resume_says_what_it_runs_again_and_ends_as_undisturbed(store, sound):
