@@ -44,6 +44,7 @@ def command(
     Exit code 0: all is as it must be, or is repaired; 1: findings.
     """
     from ..execute.progress import progress_for_terminal
+    from ..results.text import wrapped
     from ..runs.many import Cancelled
     from ..store.repair import repair_store
     from ..store.verify import verify_store
@@ -83,8 +84,10 @@ def command(
         state = "complete" if report.complete else "incomplete"
         verdict = "sound" if report.sound else f"{len(report.findings)} findings"
         click.echo(
-            f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
-            f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
+            wrapped(
+                f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
+                f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
+            )
         )
     for note in report.notes:
         click.echo(f"note: {note}", err=True)
