@@ -10,6 +10,7 @@ import click
 from ..json_text import json_text
 from .cell_arguments import read_cell
 from .failures import Stopped
+from .shared import program
 from .store_argument import store_argument
 
 
@@ -88,6 +89,6 @@ def command(
     for note in report.notes:
         click.echo(f"note: {note}", err=True)
     if report.findings and not repair:
-        way_out = f"lagsweep verify {shlex.quote(str(store))} --repair"
+        way_out = shlex.join([program(), "verify", str(store), "--repair"])
         click.echo(f"to mend it: {way_out}, then the run's command", err=True)
     return 1 if report.left else 0

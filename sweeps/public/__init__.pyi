@@ -42,9 +42,15 @@ from .sweeps.compare.systems import (
 )
 from .sweeps.config.config import Limit as Limit, PipelineConfig as PipelineConfig
 from .sweeps.config.engine import Engine as Engine
+from .sweeps.engines.accelerators import Accelerator as Accelerator, load_accelerator as load_accelerator
+from .sweeps.engines.engine_fit import EngineFit as EngineFit
+from .sweeps.engines.fit import fit_engine as fit_engine
+from .sweeps.engines.requests import Requests as Requests, read_requests as read_requests
+from .sweeps.engines.stages import Stages as Stages, read_stages as read_stages
 from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
+from .sweeps.pages.engine import write_engine_page as write_engine_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (

@@ -125,10 +125,9 @@ def _worth_a_look(result: Frontier) -> list[str]:
 
 
 def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[str]:
-    cells = result.frame.height
     sentences = [
-        f"{frontier:,} of {cells:,} configurations are on the frontier of {result.throughput} and "
-        f"{result.ess}: no other has more of both."
+        f"{frontier:,} of {result.configurations:,} configurations are on the frontier of "
+        f"{result.throughput} and {result.ess}: no other has more of both."
     ]
     if different < frontier:
         sentences.append(
