@@ -727,6 +727,7 @@ def _law_calls() -> dict[str, Call]:
         law + "grouped": {"tokens": [3, 4, 5, 6], "groups": ["a", "a", "b", "b"]},
         law + "grouped_from_file": {"path": csv, "column": "tokens", "group_column": "group"},
         law + "lognormal": {"median": 300, "sigma": 0.6, "minimum": 16, "maximum": 2048},
+        law + "schedule": {"segments": [(0, made), (4, ls.LengthLaw.fixed(40))]},
         law + "mixture": {"parts": [(0.5, made), (0.5, ls.LengthLaw.fixed(40))]},
         law + "paired": {"tokens": [3, 4], "seconds": [1.0, 2.0]},
         law + "paired_from_file": {"path": csv, "tokens_column": "tokens", "seconds_column": "seconds"},
@@ -953,6 +954,7 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "progress": None,
+            "windows": None,
         },
         "simulate_engine": {
             "engine": ENGINE,
