@@ -17,6 +17,7 @@ import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS, METRICS, Metric
 from ..config.config import PipelineConfig
+from ..custom.custom import CustomIdentity
 from ..spec.cells import configs_of, unchecked_config
 from ..spec.design import Design
 from ..spec.identity import cell_ids
@@ -53,6 +54,8 @@ class Part:
         In front of every variable's name.
     layout : Layout
     keep_lag_counts : bool
+    custom : CustomIdentity, optional
+        Which rules and metrics of the user's own its runs have.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Part:
     prefix: str
     layout: Layout
     keep_lag_counts: bool
+    custom: CustomIdentity | None = None
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -133,6 +137,7 @@ def _part(
         prefix=BASELINE_PREFIX if is_baseline else "",
         layout=Layout((*design.shape, seeds), chunks),
         keep_lag_counts=not is_baseline,
+        custom=spec.custom.without_metrics if spec.custom and is_baseline else spec.custom,
     )
 
 

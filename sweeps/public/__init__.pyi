@@ -1,4 +1,4 @@
-from . import errors as errors, kernels as kernels
+from . import custom as custom, errors as errors, kernels as kernels
 from .kernels.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
@@ -41,6 +41,7 @@ from .sweeps.compare.systems import (
     compared_systems as compared_systems,
 )
 from .sweeps.config.config import Limit as Limit, PipelineConfig as PipelineConfig
+from .sweeps.custom.simulate import simulate_custom as simulate_custom
 from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,13 +19,30 @@ from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS
 from ..config.config import PipelineConfig
 from .status import DONE, FAILED
 
-if TYPE_CHECKING:
-    from .general import GeneralCells
-    from .lean import LeanCells
-
 
 class Cancelled(LagsweepError):
     """The caller asked a running batch to stop; nothing of it counts."""
+
+
+class Cells(Protocol):
+    """Some configurations at one seed, run one after another or together."""
+
+    REPORT: np.dtype
+    lag_counts: np.ndarray
+    finished: int
+    reasons: dict[int, str]
+
+    def begin(self, seed: int, metrics: np.ndarray) -> None:
+        """Start over at a seed; `metrics` gets a record for each configuration."""
+
+    def step(self) -> None:
+        """Go on for a bounded time."""
+
+    def tables(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return what the configuration that has just come to its end recorded."""
+
+
+CellsOf: TypeAlias = Callable[..., Cells]
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,7 @@ def simulate_batch(
     record: Record = RECORD_NOTHING,
     cancel: threading.Event | None = None,
     on_progress: Callable[[int], None] | None = None,
+    cells_of: CellsOf | None = None,
 ) -> BatchResult:
     """Run every configuration at every seed (a configuration's own seed is not used).
 
@@ -101,6 +119,8 @@ def simulate_batch(
         Looked at between kernel calls; when set, :class:`Cancelled` is raised.
     on_progress : callable, optional
         Told how many runs have been finished in this call.
+    cells_of : callable, optional
+        Makes what runs configurations with rules of the user's own, in place of our loops.
 
     Returns
     -------
@@ -113,7 +133,8 @@ def simulate_batch(
     >>> result.metrics["updates"].shape
     (2, 3)
     """
-    return _simulate(configs, seeds, record, _Progress(cancel, on_progress), lean=True)
+    progress = _Progress(cancel, on_progress)
+    return _simulate(configs, seeds, record, progress, lean=True, cells_of=cells_of)
 
 
 def general_batch(
@@ -143,20 +164,26 @@ class _Progress:
 
 
 def _simulate(
-    configs: Sequence[PipelineConfig], seeds: np.ndarray, record: Record, progress: _Progress, *, lean: bool
+    configs: Sequence[PipelineConfig],
+    seeds: np.ndarray,
+    record: Record,
+    progress: _Progress,
+    *,
+    lean: bool,
+    cells_of: CellsOf | None = None,
 ) -> BatchResult:
     """Run configurations that share a loop and a length law together; `lean`: level 1 by the lean loop."""
     seeds = np.asarray(seeds, np.uint64)
     result = empty_result(len(configs), len(seeds))
     together: dict[tuple[bool, str], list[int]] = {}
     for index, config in enumerate(configs):
-        above = not (lean and config.is_level_1)
+        above = not (lean and config.is_level_1 and cells_of is None)
         together.setdefault((above, config.response_length.digest), []).append(index)
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
     hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
     for (above, _), members in sorted(together.items()):
         _run_members(
-            _cells([configs[index] for index in members], record, above),
+            _cells([configs[index] for index in members], record, above, cells_of),
             members,
             hidden,
             seeds,
@@ -170,16 +197,16 @@ def _simulate(
     return result
 
 
-def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool) -> LeanCells | GeneralCells:
+def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool, cells_of: CellsOf | None) -> Cells:
     from .general import GeneralCells
     from .lean import LeanCells
 
-    cells = GeneralCells if above else LeanCells
+    cells: CellsOf = cells_of or (GeneralCells if above else LeanCells)
     return cells(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
 
 
 def _run_members(
-    cells: LeanCells | GeneralCells,
+    cells: Cells,
     members: list[int],
     hidden: frozenset[str],
     seeds: np.ndarray,

@@ -19,6 +19,7 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked
 from ..config.config import AXIS_FIELDS, OPTION_FIELDS, PipelineConfig, field_level
+from ..custom.custom import CustomIdentity
 from .axes import PRESET_PREFIX, identity, is_field, numbers_beside_none, plain
 from .constraints import kept_cells
 from .design import Design
@@ -48,6 +49,7 @@ class SpecParts(TypedDict, total=False):
     masks: bool
     tables: tuple[str, ...]
     until: str | None
+    custom: CustomIdentity | None
     runner: Callable[..., xarray.Dataset] | None
 
 
@@ -74,6 +76,8 @@ class SweepSpec:
         Long tables to keep: batches, timeline, rollouts.
     until : str, optional
         A rule that stops adding seeds to a cell.
+    custom : CustomIdentity, optional
+        Which rules and metrics of the user's own the runs have.
     runner : callable, optional
         What :meth:`run` calls; not part of the identity.
     """
@@ -87,6 +91,7 @@ class SweepSpec:
     masks: bool = False
     tables: tuple[str, ...] = ()
     until: str | None = None
+    custom: CustomIdentity | None = None
     runner: Callable[..., xarray.Dataset] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -138,6 +143,8 @@ class SweepSpec:
         }
         if self.base.preset is not None:
             content["preset"] = self.base.preset[0]
+        if self.custom is not None:
+            content["custom"] = self.custom.plain
         return fingerprint_of(content if self.until is None else {**content, "until": self.until})
 
     @property
@@ -213,6 +220,8 @@ class SweepSpec:
             content["masks"] = True
         if self.tables:
             content["tables"] = list(self.tables)
+        if self.custom is not None:
+            content["custom"] = self.custom.plain
         content["base"] = base
         if self.design.is_grid:
             content["axes"] = axes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ..custom.simulate import simulate_known
 
 if TYPE_CHECKING:
     import xarray
@@ -92,7 +93,7 @@ def replay(
     """
     from ..results.cells import cell_coordinates, find_cell
     from ..runs.simulate import simulate_pipeline
-    from ..spec.carried import config_at
+    from ..spec.carried import config_at, spec_of
 
     seeds = ds["seed"].values
     if not len(seeds):
@@ -100,7 +101,12 @@ def replay(
     chosen = int(seeds[0]) if seed is None else seed
     config = config_at(ds, cell, seed=chosen)
     row = find_cell(ds, cell)
-    result = simulate_pipeline(config, rollouts=rollouts)
+    custom = spec_of(ds).custom
+    result = (
+        simulate_pipeline(config, rollouts=rollouts)
+        if custom is None
+        else simulate_known(custom, config, rollouts=rollouts)
+    )
     cell_id = int(cell_coordinates(ds)[0][row])
     place = np.flatnonzero(seeds == np.uint64(config.seed))
     if not len(place) or _at(ds["status"], row, int(place[0])) != DONE:
