@@ -224,6 +224,11 @@ class CustomIdentity:
         found += [f"{one['metric']} by {_told(one)}" for one in plain.get("metrics", ())]
         return ", ".join(found)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the rules themselves were given in this process."""
+        return self.text in _KNOWN
+
     def code(self) -> Custom:
         """Return the rules themselves.
 
@@ -239,7 +244,7 @@ class CustomIdentity:
                 "custom",
                 "must be given to run such runs: their rules are Python that the store does not hold",
                 self.describe(),
-                "Use run_sweep(..., custom=...), simulate_custom or verify_store(..., custom=...) with them.",
+                "Give them as custom= in Python, or as --custom FILE.py:NAME on the command line.",
             ) from None
 
 

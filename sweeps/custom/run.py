@@ -166,6 +166,6 @@ class CustomCells:
                 self.metrics[metric.name][index] = found[metric.name]
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
-        """Return what the configuration that has just come to its end recorded, as far as it was asked for."""
+        """Return what the configuration that has just come to its end recorded, as far as it is wanted."""
         found = self._last.tables(core=True)
         return {table: columns for table, columns in found.items() if self._wanted.get(table)}
