@@ -152,7 +152,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         and parameters.segments == 0
     )
     last_time = min(until, parameters.horizon)
-    if state.ended == 1:
+    if state.ended == 1 and state.settling == 0:  # else the last settle is still under way
         return REACHED
     last_cost = state.cost + budget
 

@@ -87,9 +87,9 @@ def command(spec: str | None, **options: Any) -> int:
 
     custom = read_custom(options["custom"])
     if custom is not None:
-        from ..custom.custom import known_as
+        from ..custom.custom import remember
 
-        sweep = sweep.replace(custom=known_as(custom))
+        sweep = sweep.replace(custom=remember(custom))
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
         from ..sweep.dry_run import dry_run_report

@@ -111,7 +111,7 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 
 
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
-    from ..custom.custom import known_as
+    from ..custom.custom import remember
     from ..spec.carried import config_at
     from ..store.replay import replay
     from ..store.store import open_sweep
@@ -132,7 +132,7 @@ def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, d
     dataset = open_sweep(store)
     cell = read_cell(options["cell"])
     config = config_at(dataset, cell)
-    known_as(read_custom(options["custom"]))
+    remember(read_custom(options["custom"]))
     check_size_before(config, most)
     tell_compiling(config, options["quiet"])
     again = replay(dataset, cell, seed)

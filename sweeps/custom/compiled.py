@@ -39,8 +39,8 @@ def _driver(admission: Any, length: Any) -> Callable[..., int]:
     admits = admission if answers_admission else _leave
     tokens_of = length if answers_length else _leave
 
-    @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-    def drive(parameters, seed, until, budget, tables, draws, arrays):  # type: ignore[no-untyped-def]
+    @numba.njit(nogil=True)
+    def drive(parameters, seed, until, budget, tables, draws, arrays):
         state = arrays.state[0]
         asked = arrays.asked[0]
         last = state.cost + budget
@@ -59,7 +59,7 @@ def _driver(admission: Any, length: Any) -> Callable[..., int]:
             else:
                 return status
 
-    return drive  # type: ignore[no-any-return]
+    return drive
 
 
 def _leave(state: Any) -> int:  # never called

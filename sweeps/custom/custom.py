@@ -1,7 +1,7 @@
 """What of a sweep is the user's own, and what tells it from others: names, settings, source or version.
 
 A spec and a store hold the identity as plain data, never the code. Code is known in a process by being given
-there (:func:`known_as`), so a result that was read can be run again wherever the same rules were given.
+there (:func:`remember`), so a result that was read can be run again wherever the same rules were given.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _told(one: Mapping[str, Any]) -> str:
 _KNOWN: dict[str, Custom] = {}
 
 
-def known_as(custom: Custom | Mapping[str, Any] | None) -> CustomIdentity | None:
+def remember(custom: Custom | Mapping[str, Any] | None) -> CustomIdentity | None:
     """Return the identity of rules, and know their code in this process from now on.
 
     Raises

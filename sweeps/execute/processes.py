@@ -22,7 +22,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, LagsweepError
 from ..config.config import PipelineConfig
-from ..custom.custom import Custom, CustomIdentity, known_as
+from ..custom.custom import Custom, CustomIdentity, remember
 from ..runs.many import BatchResult, Cancelled, Record
 from .threads import EXECUTORS, PROCESSES, RunBlock
 from .work import custom_cells, run_block
@@ -90,7 +90,7 @@ def _pickled(custom: Custom) -> bytes:
 
 def _begin_worker(rules: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    known_as(pickle.loads(rules))
+    remember(pickle.loads(rules))
 
 
 def _runner(pool: ProcessPoolExecutor) -> RunBlock:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -201,7 +201,8 @@ def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool, cells
     from .general import GeneralCells
     from .lean import LeanCells
 
-    cells: CellsOf = cells_of or (GeneralCells if above else LeanCells)
+    ours: CellsOf = cast(CellsOf, GeneralCells if above else LeanCells)
+    cells = cells_of or ours
     return cells(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...kernels._arguments import instance
 from ..checks import WholeNumber, checked, flag_of, path_of
-from ..custom.custom import Custom, known_as
+from ..custom.custom import Custom, remember
 from ..execute.plan import Part
 from ..execute.progress import Progress
 from ..execute.threads import checked_threads
@@ -87,7 +87,7 @@ def verify_store(
     if cancel is None:
         cancel = threading.Event()
     instance("cancel", cancel, Event, "Leave it out, or give a threading.Event.")
-    known_as(custom)
+    remember(custom)
     store = SweepStore(path_of("folder", folder))
     report = VerifyReport(store.folder, bool(store.attributes["complete"]))
     for kind, name, what in metadata_problems(store):

@@ -14,7 +14,7 @@ from ...kernels._arguments import instance
 from ...kernels.errors import ConfigError
 from ..checks import flag_of, path_of
 from ..config.config import PipelineConfig
-from ..custom.custom import Custom, known_as
+from ..custom.custom import Custom, remember
 from ..execute.compiling import compile_first
 from ..execute.dask import fill_on_cluster
 from ..execute.options import Executor, Observer
@@ -99,7 +99,7 @@ def run_sweep(
     {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
     """
     masks = flag_of("masks", masks)
-    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, custom=known_as(custom))
+    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, custom=remember(custom))
     return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
 
 
