@@ -204,6 +204,11 @@ def _store() -> str:
     return str(Path("a-store").resolve())
 
 
+def len_of_batches(run: Any) -> int:
+    """Count the updates of a run, for `map_runs`."""
+    return len(run.batches)
+
+
 def _run() -> Any:
     return ls.start_run(BASE)
 
@@ -815,6 +820,7 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "until": None,
+            "custom": None,
             "runner": None,
         },
         "advance_run": {"run": Lazy(_run), "until_seconds": 10.0},
@@ -898,6 +904,15 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "progress": None,
+            "custom": None,
+        },
+        "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
+        "simulate_custom": {
+            "config": BASE,
+            "admission": None,
+            "length": None,
+            "metrics": [],
+            "rollouts": True,
         },
         "simulate_pipeline": {"config": BASE, "rollouts": True},
         "start_run": {"config": BASE, "rollouts": True},
@@ -914,6 +929,7 @@ def _sweep_calls() -> dict[str, Call]:
             "threads": 1,
             "progress": None,
             "cancel": None,
+            "custom": None,
         },
         "write_report": {
             "ds": ds,

@@ -191,9 +191,7 @@ def test_a_compiled_length_out_of_range_is_refused_too():
     def long(rollout):
         return 5000
 
-    with pytest.raises(
-        ls.ConfigError, match=r"length: must give a whole number of tokens from 1 to 2048.*5000"
-    ):
+    with pytest.raises(ls.ConfigError, match=r"length: must give a whole number of tokens.*5000"):
         ls.simulate_custom(BASE, length=long)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -12,7 +14,6 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from strategies.custom_rules import (
     EveryOther,
     Fails,
@@ -25,7 +26,7 @@ from strategies.custom_rules import (
 
 import lagsweep as ls
 from lagsweep.custom import AdmissionRule, Custom, RunMetric
-from lagsweep.sweeps.cli.main import root
+from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.spec.reading import read_spec_file
 from lagsweep.sweeps.spec.writing import spec_to_toml
 
@@ -39,10 +40,11 @@ def sweep(custom=CAP, seeds=3, **options):
 
 
 def command(*arguments):
-    result = CliRunner().invoke(root, [str(argument) for argument in arguments], catch_exceptions=True)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.output
+    """What a command says, on stdout and stderr together."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pytest.raises(SystemExit):
+        main([str(argument) for argument in arguments])
+    return said.getvalue()
 
 
 def assert_same_values(ours, theirs, names=None):
@@ -79,10 +81,12 @@ def test_results_do_not_hang_on_threads_or_processes(custom):
 
 def test_tables_and_masks_are_those_of_the_runs(tmp_path):
     sweep(store=tmp_path / "s", tables=["batches"], masks=True)
-    ls.run_sweep(BASE.replace(max_queue_tokens=5000), AXES, 3, tmp_path / "t", tables=["batches"], masks=True)
+    plain = BASE.replace(max_queue_tokens=5000)
+    ls.run_sweep(plain, AXES, 3, tmp_path / "t", tables=["batches"], masks=True)
 
-    ours, theirs = (ls.read_table(tmp_path / name, "batches").drop("cell") for name in "st")
-    assert ours.equals(theirs)
+    for table in ("batches", "masks"):
+        ours, theirs = (ls.read_table(tmp_path / name, table).collect() for name in "st")
+        assert ours.drop("cell", strict=False).equals(theirs.drop("cell", strict=False))
 
 
 def test_the_baseline_has_the_lengths_of_the_process_and_no_metric_of_the_user(tmp_path):
@@ -148,7 +152,7 @@ def test_another_rule_another_setting_or_another_source_is_another_sweep(tmp_pat
     ) as refused:
         sweep(Custom(QueuedTokens(4000), SameLength(), CAP.metrics), store=tmp_path / "s")
     assert "in the store" in str(refused.value)
-    with pytest.raises(ls.StoreError, match="custom: .* in the store, none asked"):
+    with pytest.raises(ls.StoreError, match=r"custom: .* in the store, none asked"):
         sweep(None, store=tmp_path / "s")
 
 
@@ -179,7 +183,7 @@ def test_a_version_stands_in_the_place_of_the_source():
 def test_a_rule_without_source_needs_a_version():
     with pytest.raises(ls.ConfigError, match="admission: must have a source that can be read, or a version"):
         sweep(Custom(_versioned(None)))
-    with pytest.raises(ls.ConfigError, match="admission.version: must be a text"):
+    with pytest.raises(ls.ConfigError, match=r"admission\.version: must be a text"):
         sweep(Custom(_versioned(3)))
 
 
@@ -197,9 +201,7 @@ def test_settings_that_are_arrays_or_objects_count_by_their_content():
 
     assert len(set(prints)) == len(held)
     assert prints[0] == sweep(Custom(Holds(np.arange(3))), seeds=1).attrs["fingerprint"]
-    with pytest.raises(
-        ls.ConfigError, match="admission.held: must be plain, an array, or something that can be"
-    ):
+    with pytest.raises(ls.ConfigError, match=r"admission\.held: must be plain, an array, or something"):
         sweep(Custom(Holds(threading.Lock())))
 
 
@@ -222,16 +224,12 @@ def test_processes_are_for_rules_of_the_users_own_and_clusters_are_not():
     class Cluster:
         scheduler_info = submit = print
 
-    with pytest.raises(
-        ls.ConfigError, match="executor: must be one of threads, serial, processes with rules of"
-    ):
+    with pytest.raises(ls.ConfigError, match="executor: must be one of threads, serial, processes"):
         sweep(executor=Cluster())
 
 
 def test_what_cannot_be_pickled_is_named_before_anything_runs(tmp_path):
-    with pytest.raises(
-        ls.ConfigError, match="length: must be picklable to run in processes: .*lambda"
-    ) as refused:
+    with pytest.raises(ls.ConfigError, match=r"length: must be picklable to run in processes") as refused:
         sweep(Custom(length=lambda rollout: 100), executor="processes", store=tmp_path / "s")
 
     assert "Put its class into a module of its own" in str(refused.value)
@@ -266,7 +264,8 @@ def test_a_session_without_a_file_is_told_that_its_classes_cannot_be_found(tmp_p
     code = (
         "import lagsweep as ls\nfrom lagsweep.custom import AdmissionRule, Custom\n"
         "class Rule(AdmissionRule):\n    version = '1'\n"
-        "ls.run_sweep(ls.PipelineConfig(), {'max_lag': [0]}, 1, custom=Custom(Rule()), executor='processes')\n"
+        "ls.run_sweep(ls.PipelineConfig(), {'max_lag': [0]}, 1, custom=Custom(Rule()),"
+        " executor='processes')\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
@@ -280,9 +279,7 @@ def test_a_metric_may_not_be_called_like_an_axis():
     class Lag(RunMetric):
         name = "max_lag"
 
-    with pytest.raises(
-        ls.ConfigError, match=r"metrics.name: must not be the name of an axis \(got 'max_lag'\)"
-    ):
+    with pytest.raises(ls.ConfigError, match=r"metrics.name: must not be the name of an axis"):
         sweep(Custom(metrics=[Lag()]))
 
 
