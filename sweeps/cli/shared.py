@@ -127,6 +127,8 @@ def remarks(dataset: Any) -> list[str]:
         first = int(untrained.values.ravel().argmax())
         short = too_short_for_an_update(spec.config(first))
         lines += [f"note: the run is too short in the first of them: {short}"] if short else []
+    if spec.custom is not None:
+        lines.append(f"note: with rules of your own: {spec.custom.describe()}")
     lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]
     if spec.baseline and "baseline_status" not in dataset:
         lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")

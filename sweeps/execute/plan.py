@@ -17,6 +17,7 @@ import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS, METRICS, WINDOW_METRICS, WINDOW_NAMES, Metric
 from ..config.config import PipelineConfig
+from ..custom.custom import CustomIdentity
 from ..runs.windows import NO_WINDOWS, Windows
 from ..spec.cells import configs_of, unchecked_config
 from ..spec.design import Design
@@ -56,6 +57,8 @@ class Part:
     layout : Layout
     keep_lag_counts : bool
     windows : Windows
+    custom : CustomIdentity, optional
+        Which rules and metrics of the user's own its runs have.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Part:
     layout: Layout
     keep_lag_counts: bool
     windows: Windows = NO_WINDOWS
+    custom: CustomIdentity | None = None
 
     @property
     def variables(self) -> tuple[Metric, ...]:
@@ -150,6 +154,7 @@ def _part(
         layout=Layout((*design.shape, seeds), chunks),
         keep_lag_counts=not is_baseline,
         windows=NO_WINDOWS if is_baseline else windows_of(spec),
+        custom=spec.custom.without_metrics if spec.custom and is_baseline else spec.custom,
     )
 
 
