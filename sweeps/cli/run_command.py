@@ -16,7 +16,7 @@ from .config_flags import (
     preset_from_flags,
 )
 from .failures import Stopped
-from .shared import INTERRUPTED_NOTE, executor_of, print_result, this_command
+from .shared import INTERRUPTED_NOTE, executor_of, print_result, program, this_command
 from .spec_arguments import spec_from_arguments
 
 
@@ -127,5 +127,5 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
             note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
             raise Stopped(note, 1) from None
     code = print_result(dataset, folder, as_json=options["as_json"])
-    progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
+    progress.note(f"store: {folder}\nto look at it: {shlex.join([program(), 'report', str(folder)])}")
     return code

@@ -134,8 +134,8 @@ def _check_files(store: SweepStore, report: VerifyReport) -> None:
     known = set(coordinate_table(store.spec))
     grids = {}
     for part in store.parts:
-        for name, (_, dims, _) in variable_table(part).items():
-            grids[name] = (*part.layout.grid, *((1,) if dims[-1] == "lag" else ()))
+        for name in variable_table(part):
+            grids[name] = (*part.layout.grid, *(1 for _ in part.tail_of(name)))
     for file in sorted(files_inside(root)):
         where = file.relative_to(root)
         name, *rest = where.parts

@@ -145,7 +145,7 @@ def open_or_create(
         refuse_links(folder)
         store = SweepStore(folder, same_law=not rerun)
         if not rerun:
-            refuse_older(store, spec)
+            refuse_older(store)
         if rerun or store.spec.fingerprint != spec.fingerprint:
             return extend_store(store, spec, lock, unit_runs=unit_runs, progress=progress, rerun=rerun)
     except BaseException:
