@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .over_time import most_at_once
+
 if TYPE_CHECKING:
     from .engine_fit import EngineFit
 
@@ -44,7 +46,7 @@ def _memory(fit: EngineFit) -> Iterator[str]:
     held = fit.engine.kv_cache_tokens
     if held is None or fit.result is None or not fit.given["kv_cache_tokens"].startswith("by"):
         return
-    most = float(fit.result.timeline_frame()["kv_tokens"].max() or 0)
+    most = most_at_once(fit.result)[2]
     if most > _NEAR_FULL * held:
         yield (
             f"memory decides here, and its {held:,} tokens are worked out ({fit.given['kv_cache_tokens']}): "
@@ -73,13 +75,9 @@ def _untold(fit: EngineFit) -> Iterator[str]:
     if alone:
         yield f"the data do not tell these, the priors do: {'; '.join(alone)}"
     running, context = _typical(fit)
-    each, token = (
-        amount * np.array([fit.deployment.coefficients(one, running)[name] for one in fit.optimum.draws])
-        for name, amount in (
-            ("step_seconds_per_rollout", running),
-            ("step_seconds_per_context_token", context),
-        )
-    )
+    drawn = [fit.deployment.coefficients(one, running) for one in fit.optimum.draws]
+    each = np.array([running * one["step_seconds_per_rollout"] for one in drawn])
+    token = np.array([context * one["step_seconds_per_context_token"] for one in drawn])
     alone, together = max(each.std(), token.std()), (each + token).std()
     if together < _TOGETHER * alone:
         yield (
@@ -106,8 +104,7 @@ def _seen(fit: EngineFit) -> Iterator[str]:
             "in its share"
         )
         return
-    frame = fit.result.timeline_frame()
-    running, context = int(frame["running"].max() or 0), float(frame["kv_tokens"].max() or 0)
+    running, _, context = most_at_once(fit.result)
     yield (
         f"seen: up to {running:,} rollouts at once and {context:,.0f} tokens of context on an engine; beyond "
         "that the fit goes on in a straight line"
