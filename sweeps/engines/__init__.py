@@ -1,1 +1,1 @@
-"""Engines by themselves: requests simulated, logs of requests read, engines estimated."""
+"""Inference engines beside measurements: request logs read, engines fitted and shown."""
