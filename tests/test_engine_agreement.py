@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from hypothesis import given, settings
-from oracle.compare import assert_same_run, same
+from oracle.compare import assert_same_run
 from oracle.level23_engines import run_engines
 from strategies.engine_configs import engine_settings, to_config, to_twin
 

@@ -1,4 +1,4 @@
-"""The twin of pipelines with engines obeys the laws of the page by itself, and its strategy reaches its states."""
+"""The twin of pipelines with engines obeys the laws of the page, and its strategy reaches its states."""
 
 from __future__ import annotations
 
