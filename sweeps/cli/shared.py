@@ -122,6 +122,11 @@ def remarks(dataset: Any) -> list[str]:
         lines.append(
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
+    halted = ((dataset["stalled"] == 1) | (dataset["updates"] == 0)) & done
+    partly = int((halted.any("seed") & ~(halted | ~done).all("seed")).sum())
+    if partly:
+        of = f"{partly:,} of {int(ran.sum()):,} configurations"
+        lines.append(f"note: stalled or trained nothing in some runs: {of}; {why}")
     spec = spec_of(dataset)
     if nothing:
         first = int(untrained.values.ravel().argmax())

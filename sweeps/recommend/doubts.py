@@ -118,7 +118,7 @@ def _nothing_admissible(
 
 
 def _open_ties(ties: Sequence[Alternative], more: Commands) -> list[Doubt]:
-    different = [tie for tie in ties if not tie.identical]
+    different = [tie for tie in ties if not tie.identical and not tie.halted_runs]
     worth = [tie for tie in different if abs(tie.share) >= PRACTICALLY_EQUAL]
     if not worth:
         return []

@@ -16,7 +16,7 @@ import numpy as np
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
 from ..checks import texts_of
-from ..results.cells import axis_names, cell_coordinates, cell_values
+from ..results.cells import axis_names, cell_coordinates, cell_values, halted_runs
 from ..results.frontier import ESS
 
 if TYPE_CHECKING:
@@ -148,10 +148,8 @@ def choice_table(
     cells, axes = cell_coordinates(ds)
     nobody = scenario_axes(ds, scenarios)
     values = cell_values(ds, objective)
-    updates = cell_values(ds, "updates")
-    working, done = updates > 0, ~np.isnan(updates)
-    if "stalled" in ds:  # else of a selection of variables
-        working &= cell_values(ds, "stalled") == 0
+    halted = halted_runs(ds)
+    working = (cell_values(ds, "updates") > 0) & ~halted
     if sense < 0:  # what does nothing has the least of everything
         values = np.where(working, values, np.nan)
     means, half_widths = mean_interval(values, confidence)
@@ -182,7 +180,7 @@ def choice_table(
         np.nan_to_num(ess, nan=-1.0),
         _places([axes[name] for name in setting_axes], [axes[name] for name in nobody], len(cells)),
         np.asarray(working.any(axis=-1)),
-        np.asarray((~working & done).sum(axis=-1)),
+        np.asarray(halted.sum(axis=-1)),
         objective,
     )
 
