@@ -706,6 +706,7 @@ def _law_calls() -> dict[str, Call]:
             "source": None,
             "rows": None,
             "parts": (),
+            "segments": (),
             "embedded": None,
         },
         "SecondsLaw": {
@@ -832,6 +833,7 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "until": None,
+            "windows": None,
             "runner": None,
         },
         "advance_run": {"run": Lazy(_run), "until_seconds": 10.0},
