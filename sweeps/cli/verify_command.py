@@ -70,6 +70,7 @@ def command(
             "units_done": report.units_done,
             "chunks": report.chunks,
             "runs_checked": report.runs_checked,
+            "content": report.content,
             "findings": [vars(finding) for finding in report.findings],
             **({"repairs": report.repairs} if repair else {}),
         }
@@ -85,7 +86,7 @@ def command(
             f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
             f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
         )
-    for note in report.notes:
+    for note in (*report.notes, *([f"content {report.content}"] if report.content else [])):
         click.echo(f"note: {note}", err=True)
     if report.findings and not repair:
         way_out = f"lagsweep verify {shlex.quote(str(store))} --repair"
