@@ -15,13 +15,16 @@ from functools import cached_property
 
 import numpy as np
 
-from ...kernels.pipeline.metrics import LAG_BINS, METRICS, Metric
+from ...kernels.pipeline.metrics import LAG_BINS, METRICS, WINDOW_METRICS, WINDOW_NAMES, Metric
 from ..config.config import PipelineConfig
+from ..custom.custom import CustomIdentity
+from ..runs.windows import NO_WINDOWS, Windows
 from ..spec.cells import configs_of, unchecked_config
 from ..spec.design import Design
 from ..spec.identity import cell_ids
 from ..spec.spec import SweepSpec
 from ..spec.stopping import FIRST_LOOK, reported_metrics
+from ..spec.windows import windows_of
 from .units import EVENT_SECONDS, MOST_UNIT_RUNS, Layout, choose_chunks, default_unit_runs
 
 CELLS = "cells"
@@ -53,6 +56,9 @@ class Part:
         In front of every variable's name.
     layout : Layout
     keep_lag_counts : bool
+    windows : Windows
+    custom : CustomIdentity, optional
+        Which rules and metrics of the user's own its runs have.
     """
 
     name: str
@@ -64,6 +70,20 @@ class Part:
     prefix: str
     layout: Layout
     keep_lag_counts: bool
+    windows: Windows = NO_WINDOWS
+    custom: CustomIdentity | None = None
+
+    @property
+    def variables(self) -> tuple[Metric, ...]:
+        """Its metrics, and those of windows where it has some."""
+        return (*self.metrics, *(WINDOW_METRICS if self.windows.count else ()))
+
+    def tail_of(self, variable: str) -> tuple[int, ...]:
+        """Return the sizes of a variable's dimensions after the seeds: lags, or windows."""
+        name = variable.removeprefix(self.prefix)
+        if name == "lag_counts":
+            return (LAG_BINS,)
+        return (self.windows.count,) if name in WINDOW_NAMES else ()
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -133,6 +153,8 @@ def _part(
         prefix=BASELINE_PREFIX if is_baseline else "",
         layout=Layout((*design.shape, seeds), chunks),
         keep_lag_counts=not is_baseline,
+        windows=NO_WINDOWS if is_baseline else windows_of(spec),
+        custom=spec.custom.without_metrics if spec.custom and is_baseline else spec.custom,
     )
 
 
@@ -192,6 +214,11 @@ def total_runs(parts: Sequence[Part]) -> int:
 def bytes_in_memory(parts: Sequence[Part]) -> int:
     """Tell how many bytes the variables of all parts take, uncompressed."""
     return sum(
-        math.prod(part.layout.shape) * (8 * len(part.metrics) + 1 + (8 * LAG_BINS) * part.keep_lag_counts)
+        math.prod(part.layout.shape)
+        * (
+            8 * sum(math.prod(part.tail_of(metric.name)) for metric in part.variables)
+            + 1
+            + (8 * LAG_BINS) * part.keep_lag_counts
+        )
         for part in parts
     )

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.pipeline.metrics import LAG_BINS
 from ..execute.plan import Part
 from ..execute.units import Box
 from ..execute.work import fill_value
@@ -47,7 +46,7 @@ def create_group(path: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
         _create_coordinate(group, name, dims, values, about)
     for part in parts:
         for name, (dtype, dims, about) in variable_table(part).items():
-            tail = (LAG_BINS,) if dims[-1] == "lag" else ()
+            tail = part.tail_of(name)
             group.create_array(
                 name,
                 shape=(*part.layout.shape, *tail),

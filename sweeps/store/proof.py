@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.pipeline.metrics import WINDOW_NAMES
 from ..execute.plan import Part
 from ..execute.units import unit_of_name
 from ..results.dataset import variable_table
@@ -96,7 +97,7 @@ class StoredVariable:
     @property
     def _tail(self) -> int:
         """How many dimensions come after those of the units."""
-        return 1 if self.name.endswith("lag_counts") else 0
+        return 1 if self.name.endswith("lag_counts") or self.name in WINDOW_NAMES else 0
 
     def _decoded(self, file: str, content: bytes) -> np.ndarray:
         try:

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import StoreError
-from ...kernels.pipeline.metrics import LAG_BINS
 from ..checks import path_of, text_of
 from ..execute.plan import CELLS, Part, plan_parts
 from ..execute.units import Box, intersection, unit_name
@@ -95,9 +94,9 @@ class SweepStore:
         self.parts = [part.with_chunks(stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
         variables = []
         for part in self.parts:
-            for name, (dtype, dims, _) in variable_table(part).items():
+            for name, (dtype, _, _) in variable_table(part).items():
                 variables.append(name)
-                tail = (LAG_BINS,) if dims[-1] == "lag" else ()
+                tail = part.tail_of(name)
                 layout = part.layout
                 self.files.define(name, dtype, (*layout.shape, *tail), (*layout.chunks, *tail))
         cut = zip(merged_parts(self.spec, self.parts), self.parts)
@@ -168,7 +167,7 @@ class SweepStore:
         record = record or self.journal.units(part.name).get(unit_name(unit))
         box = part.layout.box(unit)
         cells, seeds = len(part.layout.cells(unit)), box[-1][1] - box[-1][0]
-        arrays = empty_arrays(part.metrics, cells, seeds, lag_counts=part.keep_lag_counts)
+        arrays = empty_arrays(part, cells, seeds)
         for name in arrays.metrics:
             arrays.metrics[name] = self._values(part, name, unit, record)
         arrays.status = self.read_status(part, unit, record)

@@ -18,6 +18,7 @@ import numpy as np
 from ...kernels._arguments import instance
 from ...kernels.errors import StoreError
 from ..checks import WholeNumber, checked, flag_of, path_of
+from ..custom.custom import Custom, remember
 from ..execute.plan import Part
 from ..execute.progress import Progress
 from ..execute.threads import checked_threads
@@ -52,6 +53,7 @@ def verify_store(
     threads: int | None = None,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
+    custom: Custom | None = None,
 ) -> VerifyReport:
     """Check a stored sweep.
 
@@ -67,6 +69,8 @@ def verify_store(
     threads : int, optional
     progress : Progress, optional
     cancel : threading.Event, optional
+    custom : Custom, optional
+        The rules of the user's own that the store was made with; without them its runs are not done again.
 
     Returns
     -------
@@ -86,6 +90,7 @@ def verify_store(
     if cancel is None:
         cancel = threading.Event()
     instance("cancel", cancel, Event, "Leave it out, or give a threading.Event.")
+    remember(custom)
     store = SweepStore(path_of("folder", folder))
     report = VerifyReport(store.folder, bool(store.attributes["complete"]))
     for kind, name, what in metadata_problems(store):
@@ -106,6 +111,11 @@ def verify_store(
     if revision > results.MODEL_REVISION or results.revisions_between(revision, store.spec):
         report.notes.append(
             f"runs of model revision {revision} are not run again by revision {results.MODEL_REVISION}; "
+            "their files are held against their digests"
+        )
+    elif store.spec.custom is not None and not store.spec.custom.is_known:
+        report.notes.append(
+            f"runs are not done again without their rules ({store.spec.custom.describe()}); "
             "their files are held against their digests"
         )
     else:
@@ -146,8 +156,8 @@ def _check_files(store: SweepStore, report: VerifyReport) -> None:
     known = set(coordinate_table(store.spec))
     grids = {}
     for part in store.parts:
-        for name, (_, dims, _) in variable_table(part).items():
-            grids[name] = (*part.layout.grid, *((1,) if dims[-1] == "lag" else ()))
+        for name in variable_table(part):
+            grids[name] = (*part.layout.grid, *(1 for _ in part.tail_of(name)))
     for file in sorted(files_inside(root)):
         where = file.relative_to(root)
         name, *rest = where.parts

@@ -15,6 +15,7 @@ import numpy as np
 from ...kernels.errors import StoreError
 from ..execute.compiling import compile_first
 from ..execute.plan import CELLS, Part, guessed_run_seconds, total_runs
+from ..execute.processes import block_runner
 from ..execute.progress import Progress
 from ..execute.rounds import run_rounds
 from ..execute.threads import run_units
@@ -85,7 +86,8 @@ def run_into_store(
     from ..execute.threads import thread_count
 
     progress = progress or Progress()
-    thread_count(executor, threads)  # refused before anything is written
+    with block_runner(executor, thread_count(executor, threads), spec.custom):
+        pass  # what does not fit is refused before anything is written
     with _faults_of_the_machine(folder):
         compile_first(spec.base, progress)
         store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress, rerun=rerun)
@@ -150,7 +152,7 @@ def open_or_create(
         refuse_links(folder)
         store = SweepStore(folder, same_law=not rerun)
         if not rerun:
-            refuse_older(store, spec)
+            refuse_older(store)
         if rerun or store.spec.fingerprint != spec.fingerprint:
             return extend_store(store, spec, lock, unit_runs=unit_runs, progress=progress, rerun=rerun)
     except BaseException:
@@ -274,7 +276,7 @@ class StoredRun:
 
         self._announce_rewrites(todo)
         count = thread_count(self.executor, self.threads)
-        if count is None:
+        if count is None and self.store.spec.custom is None:
             run_stored_on_cluster(
                 self.store,
                 todo,
@@ -285,15 +287,18 @@ class StoredRun:
                 cancel=self.cancel,
             )
             return
-        run_units(
-            self._works(todo),
-            runs=runs_of(todo),
-            threads=count,
-            unit_done=self._unit_done,
-            progress=self.progress,
-            cancel=self.cancel,
-            run_seconds=guessed_run_seconds(self.store.spec.base, self.store.spec.design),
-        )
+        spec = self.store.spec
+        with block_runner(self.executor, count, spec.custom) as run:
+            run_units(
+                self._works(todo),
+                runs=runs_of(todo),
+                threads=count or 0,
+                unit_done=self._unit_done,
+                progress=self.progress,
+                cancel=self.cancel,
+                run_seconds=guessed_run_seconds(spec.base, spec.design),
+                run=run,
+            )
 
     def _announce_rewrites(self, todo: Todo) -> None:
         """Say in the journal which units that are done, wholly or in part, will be written again.

@@ -374,35 +374,85 @@ def test_a_newer_model_revision_reads_an_older_store_and_adds_no_runs_to_it(
     store, monkeypatch, tmp_path, capsys
 ):
     before = open_sweep(store).load()
-    monkeypatch.setattr(results, "MODEL_REVISION", 2)
+    monkeypatch.setattr(results, "MODEL_REVISION", 3)
 
     xr.testing.assert_identical(open_sweep(store).load(), before)
     report = verify_store(store, everything=True)
     assert (report.findings, report.runs_checked) == ([], 0)
     assert report.notes == [
-        "runs of model revision 1 are not run again by revision 2; their files are held against their digests"
+        "runs of model revision 1 are not run again by revision 3; their files are held against their digests"
     ]
     for seeds in (8, 9):
-        with pytest.raises(StoreError, match=r"model_revision: must be 2 .* \(got 1\). Give --rerun"):
+        with pytest.raises(StoreError, match=r"model_revision: must be 3 .* \(got 1\). Give --rerun"):
             run_into_store(spec(seeds), store)
     watch = Watch()
     again = run_into_store(spec(9), store, rerun=True, progress=watch)
     assert watch.runs == 9 * 4
-    assert again.attrs["model_revision"] == 2
+    assert again.attrs["model_revision"] == 3
     monkeypatch.undo()
-    with pytest.raises(StoreError, match=r"model_revision: must be at most 1 .* Use a newer lagsweep"):
+    with pytest.raises(StoreError, match=r"model_revision: must be at most 2 .* Use a newer lagsweep"):
         run_into_store(spec(9), store)
 
 
 def test_a_revision_that_leaves_a_sweeps_results_as_they_are_goes_on_with_it(store, monkeypatch):
-    monkeypatch.setattr(results, "MODEL_REVISION", 2)
-    monkeypatch.setitem(results.REVISION_CHANGES, 2, lambda spec: not spec.is_level_1)
+    monkeypatch.setattr(results, "MODEL_REVISION", 3)
+    monkeypatch.setitem(results.REVISION_CHANGES, 3, lambda spec: not spec.is_level_1)
     watch = Watch()
 
     run_into_store(spec(9), store, progress=watch)
 
     assert watch.runs == 4
     assert verify_store(store, everything=True).runs_checked == 36
+
+
+def general_spec(seeds=2, **fields):
+    settings = {"publication": "pause", "duration_seconds": 60.0, "warmup_seconds": 1.0} | fields
+    return make_spec(small_base().replace(**settings), {"max_lag": [0, 3]}, seeds)
+
+
+def test_the_second_revision_is_that_of_runs_whose_figures_it_changed():
+    level_1 = spec(2)
+    with_baseline = make_spec(small_base(), AXES, 2, baseline=True)
+    styles = {"mode": ["sequential", "bounded_async"], "publication": ["background", "abort"]}
+    background = general_spec(publication="background", mode="sequential", prompt_tokens=5)
+
+    assert {results.revision_of(one) for one in (level_1, with_baseline, general_spec(), background)} == {1}
+    assert results.revision_of(general_spec(warmup_seconds=0.0)) == 2
+    assert results.revision_of(general_spec(warmup_seconds=4e-7)) == 2  # no tick
+    assert results.revision_of(general_spec(mode="sequential")) == 2
+    assert results.revision_of(make_spec(general_spec().base, {"warmup_seconds": [0.0, 2.0]}, 2)) == 2
+    assert results.revision_of(make_spec(general_spec().base, styles, 2)) == 2
+
+
+def test_only_a_store_that_the_second_revision_changes_is_not_gone_on_with(tmp_path, monkeypatch):
+    kept, changed = tmp_path / "kept", tmp_path / "changed"
+    with monkeypatch.context() as older:
+        older.setattr(results, "MODEL_REVISION", 1)
+        run_into_store(general_spec(), kept)
+        run_into_store(general_spec(warmup_seconds=0.0), changed)
+    assert "model_revision" not in open_sweep(kept).attrs
+
+    watch = Watch()
+    run_into_store(general_spec(3), kept, progress=watch)
+    assert watch.runs == 2
+    assert verify_store(kept, everything=True).runs_checked == 6
+    with pytest.raises(StoreError, match=r"model_revision: must be 2 .* \(got 1\). Give --rerun"):
+        run_into_store(general_spec(3, warmup_seconds=0.0), changed)
+    again = run_into_store(general_spec(warmup_seconds=0.0), changed, rerun=True)
+    assert again.attrs["model_revision"] == 2
+
+
+def test_a_store_of_unchanged_results_may_grow_by_cells_whose_results_are_new(tmp_path, monkeypatch):
+    base = general_spec().base
+    with monkeypatch.context() as older:
+        older.setattr(results, "MODEL_REVISION", 1)
+        run_into_store(make_spec(base, {"warmup_seconds": [1.0, 2.0]}, 2), tmp_path / "grown")
+
+    grown = run_into_store(make_spec(base, {"warmup_seconds": [0.0, 1.0]}, 2), tmp_path / "grown")
+
+    assert grown.attrs["model_revision"] == 2
+    assert grown.sizes["warmup_seconds"] == 3
+    assert verify_store(tmp_path / "grown", everything=True).runs_checked == 6
 
 
 def test_the_first_revision_is_not_written(sound):
