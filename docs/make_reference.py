@@ -15,7 +15,13 @@ import click
 
 import lagsweep
 from lagsweep import custom, kernels
-from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS
+from lagsweep.kernels.pipeline.metrics import (
+    GENERAL_METRICS,
+    METRICS,
+    OPTIONAL_METRICS,
+    WINDOW_METRICS,
+    metrics_of_options,
+)
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, sub_command
 from lagsweep.sweeps.config.config import PipelineConfig, field_level
 from lagsweep.sweeps.config.help_text import LAYERS
@@ -133,10 +139,13 @@ def _metrics() -> list[str]:
     lines = [
         "## What a run reports",
         "",
-        "Variables of a sweep's dataset; the second table where an option of generation or rules is used.",
+        "Variables of a sweep's dataset; the second table where an option of generation or rules is used,",
+        "the third where a setting that brings them is (a queue that holds, a fetch, an evaluation), the",
+        "last over the dimension `window` with the key `windows`.",
         "",
     ]
-    for table in (METRICS, GENERAL_METRICS):
+    tables = (METRICS, GENERAL_METRICS, metrics_of_options(OPTIONAL_METRICS), WINDOW_METRICS)
+    for table in tables:
         lines += ["| metric | type | unit | meaning |", "| --- | --- | --- | --- |"]
         lines += [f"| `{m.name}` | {m.dtype} | {m.units} | {m.long_name} |" for m in table]
         lines.append("")
@@ -163,7 +172,7 @@ def page() -> str:
     """Build the page's text."""
     lines = ["# Reference", "", "Made from the code by `python docs/make_reference.py`; do not edit.", ""]
     lines += _fields() + _metrics()
-    lines += _front_names() + _kernel_names()
+    lines += _front_names() + _custom_names() + _kernel_names()
     lines += _commands()
     return "\n".join(lines).rstrip() + "\n"
 

@@ -387,7 +387,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         break
                 for _ in range(needed):
                     admit_group(parameters, state, groups, members)
-                if now > warmup:
+                if now > warmup or warmup == 0:  # without a warm-up time 0 counts too
                     state.admitted_groups += needed
                 record = state.starting
 

@@ -291,6 +291,7 @@ GENERAL_STATE = _record(
     "held",  # slots that are kept by groups which a full queue did not take
     "held_head",  # these groups, in the order in which they became ready
     "held_tail",
+    "discarded_since",  # rollouts discarded as too old since the last recorded batch
     real=(*_BATCH_SUMS, "token_lag_sum"),  # tokens × token-weighted lag
 )
 
@@ -394,7 +395,7 @@ _ESS = ("ess", "expected_ess")
 LEAN_BATCH = _record(*_BATCH, real=_ESS)
 LEAN_TIMELINE = _record(*_TIMELINE)
 LEAN_ROLLOUT = _record(*_ROLLOUT)
-GENERAL_BATCH = _record("update", *_BATCH, "groups", "dequeue_lag_sum", real=_ESS)
+GENERAL_BATCH = _record("update", *_BATCH, "groups", "dequeue_lag_sum", "discarded", real=_ESS)
 GENERAL_TIMELINE = _record(
     *_TIMELINE, "queue_groups", "running_groups", "idle_cause", "trainer_cause", "fetch_time", "held"
 )

@@ -17,7 +17,7 @@ from .config_flags import (
 )
 from .custom_argument import custom_option, read_custom
 from .failures import Stopped
-from .shared import INTERRUPTED_NOTE, executor_of, print_result, this_command
+from .shared import INTERRUPTED_NOTE, executor_of, print_result, program, this_command
 from .spec_arguments import spec_from_arguments
 
 
@@ -54,6 +54,9 @@ from .spec_arguments import spec_from_arguments
     "--masks", is_flag=True, default=None, help="Keep completed, trained and truncated masks of rollouts."
 )
 @click.option("--until", metavar="RULE", help="Add seeds only while needed: 'METRIC within 1%'.")
+@click.option(
+    "--windows", type=click.IntRange(min=1), metavar="N", help="Report by windows of N updates too."
+)
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option(
     "--executor", type=click.Choice(["threads", "serial"]), default="threads", help="Where runs are done."
@@ -133,5 +136,5 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
             note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
             raise Stopped(note, 1) from None
     code = print_result(dataset, folder, as_json=options["as_json"])
-    progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
+    progress.note(f"store: {folder}\nto look at it: {shlex.join([program(), 'report', str(folder)])}")
     return code

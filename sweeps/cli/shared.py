@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
 from .config_flags import changes_from_flags, preset_from_flags
 
+PROGRAM = "lagsweep"
 INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
 
 
@@ -30,9 +33,19 @@ def executor_of(
     return connect(dask, threads)
 
 
+def program() -> str:
+    """Return the program as it was called, so that what is printed can be pasted."""
+    called = sys.argv[0] if sys.argv else ""
+    if Path(called).name != PROGRAM or os.sep not in called:
+        return PROGRAM
+    found = shutil.which(PROGRAM)
+    on_path = found is not None and os.path.realpath(found) == os.path.realpath(called)
+    return PROGRAM if on_path else called
+
+
 def this_command() -> str:
     """Return the command line that was typed, to be given again."""
-    return shlex.join(["lagsweep", *sys.argv[1:]])
+    return shlex.join([program(), *sys.argv[1:]])
 
 
 def config_from_options(options: dict[str, Any]) -> Any:

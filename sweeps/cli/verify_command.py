@@ -11,6 +11,7 @@ from ..json_text import json_text
 from .cell_arguments import read_cell
 from .custom_argument import custom_option, read_custom
 from .failures import Stopped
+from .shared import program
 from .store_argument import store_argument
 
 
@@ -46,6 +47,7 @@ def command(
     Exit code 0: all is as it must be, or is repaired; 1: findings.
     """
     from ..execute.progress import progress_for_terminal
+    from ..results.text import wrapped
     from ..runs.many import Cancelled
     from ..store.repair import repair_store
     from ..store.verify import verify_store
@@ -86,12 +88,14 @@ def command(
         state = "complete" if report.complete else "incomplete"
         verdict = "sound" if report.sound else f"{len(report.findings)} findings"
         click.echo(
-            f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
-            f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
+            wrapped(
+                f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
+                f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
+            )
         )
     for note in report.notes:
         click.echo(f"note: {note}", err=True)
     if report.findings and not repair:
-        way_out = f"lagsweep verify {shlex.quote(str(store))} --repair"
+        way_out = shlex.join([program(), "verify", str(store), "--repair"])
         click.echo(f"to mend it: {way_out}, then the run's command", err=True)
     return 1 if report.left else 0

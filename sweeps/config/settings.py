@@ -182,6 +182,7 @@ class PresetSettings(Settings, total=False):
     sample_freshest_first: bool
     staleness_threshold: Real
     steps_per_generation: Whole | None
+    training_scaling: Real
     trigger_parameter_sync_step: Whole
     update_weights_interval: Whole
     vllm_mode: Literal["colocate", "server"]

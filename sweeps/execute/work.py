@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ...kernels.pipeline.metrics import LAG_BINS, Metric
+from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
 from ..custom.custom import CustomIdentity
 from ..runs.many import BatchResult, Cancelled, CellsOf, Record, empty_result, simulate_batch
@@ -39,7 +39,7 @@ class UnitArrays:
 
     Attributes
     ----------
-    metrics : dict of ndarray, each (cells, seeds)
+    metrics : dict of ndarray, each (cells, seeds), those of windows (cells, seeds, windows)
     lag_counts : ndarray of int64, (cells, seeds, 65), or None
     status : ndarray of uint8, (cells, seeds)
     failures : dict
@@ -55,13 +55,16 @@ class UnitArrays:
     tables: dict[str, list[dict[str, np.ndarray]]] = field(default_factory=dict)
 
 
-def empty_arrays(metrics: Sequence[Metric], cells: int, seeds: int, *, lag_counts: bool) -> UnitArrays:
-    """Make arrays in which nothing is done: -1, NaN, status 0."""
+def empty_arrays(part: Part, cells: int, seeds: int) -> UnitArrays:
+    """Make arrays for some runs of a part in which nothing is done: -1, NaN, status 0."""
     return UnitArrays(
         metrics={
-            metric.name: np.full((cells, seeds), fill_value(metric.dtype), metric.dtype) for metric in metrics
+            metric.name: np.full(
+                (cells, seeds, *part.tail_of(metric.name)), fill_value(metric.dtype), metric.dtype
+            )
+            for metric in part.variables
         },
-        lag_counts=np.zeros((cells, seeds, LAG_BINS), np.int64) if lag_counts else None,
+        lag_counts=np.zeros((cells, seeds, LAG_BINS), np.int64) if part.keep_lag_counts else None,
         status=np.zeros((cells, seeds), np.uint8),
     )
 
@@ -116,7 +119,8 @@ class UnitWork:
         for name, values in arrays.metrics.items():
             source = result.metrics.get(name)
             if source is not None:
-                values[at] = np.where(done, source, fill_value(values.dtype.str))
+                ran = done.reshape(*done.shape, *(1,) * (values.ndim - 2))
+                values[at] = np.where(ran, source, fill_value(values.dtype.str))
         if arrays.lag_counts is not None:
             arrays.lag_counts[at] = np.where(done[:, :, None], result.lag_counts, 0)
         arrays.status[at] = result.status
@@ -197,9 +201,8 @@ def _one_by_one(
             one = run_block([config], seeds[j : j + 1], record, cancel, None, custom)
             for name, values in one.metrics.items():
                 if name not in whole.metrics:
-                    whole.metrics[name] = np.full(
-                        whole.status.shape, fill_value(values.dtype.str), values.dtype
-                    )
+                    shape = (*whole.status.shape, *values.shape[2:])
+                    whole.metrics[name] = np.full(shape, fill_value(values.dtype.str), values.dtype)
                 whole.metrics[name][i, j] = values[0, 0]
             whole.lag_counts[i, j] = one.lag_counts[0, 0]
             whole.status[i, j] = one.status[0, 0]
@@ -235,6 +238,7 @@ def recording(spec: SweepSpec, part: Part) -> Record:
         batches="batches" in tables,
         timeline="timeline" in tables,
         rollouts="rollouts" in tables or (spec.masks and part.name == CELLS),
+        windows=part.windows,
     )
 
 
@@ -253,4 +257,4 @@ def one_unit(part: Part) -> Part:
 
 def new_arrays(part: Part) -> UnitArrays:
     """Make the arrays of a whole part."""
-    return empty_arrays(part.metrics, part.design.size, len(part.seeds), lag_counts=part.keep_lag_counts)
+    return empty_arrays(part, part.design.size, len(part.seeds))

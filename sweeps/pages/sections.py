@@ -191,7 +191,7 @@ def _frontier(content: Content) -> tuple[Sentences, Table | None]:
         lines.append([str(one.number), *(number(row[name]) for name in axes), *figures])
     cells = [*([] if found.baseline is None else [None]), *(one.cell for one in content.shown)]
     caption = (
-        f"{found.on_frontier().height:,} of {found.frame.height:,} configurations are on the frontier of "
+        f"{found.on_frontier().height:,} of {found.configurations:,} configurations are on the frontier of "
         "throughput and ESS: no other has more of both. Shown are those that differ, and the choice; ± is "
         f"the half width of the {content.confidence:.0%} Student interval over seeds. A row that you pick "
         "lights up in the charts."

@@ -41,10 +41,17 @@ from .sweeps.compare.systems import (
     compared_systems as compared_systems,
 )
 from .sweeps.config.config import Limit as Limit, PipelineConfig as PipelineConfig
+from .sweeps.config.engine import Engine as Engine
+from .sweeps.engines.accelerators import Accelerator as Accelerator, load_accelerator as load_accelerator
+from .sweeps.engines.engine_fit import EngineFit as EngineFit
+from .sweeps.engines.fit import fit_engine as fit_engine
+from .sweeps.engines.requests import Requests as Requests, read_requests as read_requests
+from .sweeps.engines.stages import Stages as Stages, read_stages as read_stages
 from .sweeps.custom.simulate import simulate_custom as simulate_custom
 from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
+from .sweeps.pages.engine import write_engine_page as write_engine_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
@@ -73,6 +80,7 @@ from .sweeps.runs.diagnosis import (
 )
 from .sweeps.runs.many import Cancelled as Cancelled
 from .sweeps.runs.result import PipelineResult as PipelineResult, Row as Row
+from .sweeps.runs.engines import EngineResult as EngineResult, simulate_engine as simulate_engine
 from .sweeps.runs.simulate import (
     advance_run as advance_run,
     finish_run as finish_run,

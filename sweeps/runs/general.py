@@ -209,6 +209,12 @@ class GeneralCells:
             fit = fit and len(laws[0].segments) == len(laws[1].segments)
             run.held, before.held = before.held if fit else None, None
 
+    def batch_rows(self) -> np.ndarray:
+        """Return the recorded batches of the configuration that has just come to its end."""
+        rows = self._runs[self.finished - 1].rows("batches")
+        assert rows is not None
+        return rows
+
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded."""
         return self._runs[self.finished - 1].tables(core=True)

@@ -18,6 +18,7 @@ from ...kernels.errors import LagsweepError
 from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS, hidden_metrics
 from ..config.config import PipelineConfig
 from .status import DONE, FAILED
+from .windows import NO_WINDOWS, Windows, window_values
 
 
 class Cancelled(LagsweepError):
@@ -38,6 +39,9 @@ class Cells(Protocol):
     def step(self) -> None:
         """Go on for a bounded time."""
 
+    def batch_rows(self) -> np.ndarray:
+        """Return the recorded batches of the configuration that has just come to its end."""
+
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded."""
 
@@ -47,11 +51,12 @@ CellsOf: TypeAlias = Callable[..., Cells]
 
 @dataclass(frozen=True)
 class Record:
-    """Which tables a batch keeps beside the metrics."""
+    """Which tables and windows a batch keeps beside the metrics."""
 
     batches: bool = False
     timeline: bool = False
     rollouts: bool = False
+    windows: Windows = NO_WINDOWS
 
     @property
     def anything(self) -> bool:
@@ -177,7 +182,8 @@ def _simulate(
     result = empty_result(len(configs), len(seeds))
     together: dict[tuple[bool, str], list[int]] = {}
     for index, config in enumerate(configs):
-        above = not (lean and config.is_level_1 and cells_of is None)
+        # Windows need to know which batch a discard comes with: the general loop tells.
+        above = not (lean and config.is_level_1 and cells_of is None) or record.windows.count > 0
         together.setdefault((above, config.response_length.digest), []).append(index)
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
     hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
@@ -203,7 +209,8 @@ def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool, cells
 
     ours: CellsOf = cast(CellsOf, GeneralCells if above else LeanCells)
     cells = cells_of or ours
-    return cells(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
+    batches = record.batches or record.windows.count > 0
+    return cells(configs, batches=batches, timeline=record.timeline, rollouts=record.rollouts)
 
 
 def _run_members(
@@ -229,7 +236,11 @@ def _run_members(
             cells.step()
             if recording and cells.finished > taken and taken not in cells.reasons:
                 for name, columns in cells.tables().items():
+                    if not getattr(record, name):
+                        continue
                     tables[name].append(_labelled(columns, members[taken], seed_index))
+            if record.windows.count and cells.finished > taken and taken not in cells.reasons:
+                _note_windows(cells, record.windows, members[taken], seed_index, result)
             progress.add(cells.finished - taken)
             taken = cells.finished
         result.lag_counts[rows, seed_index] = cells.lag_counts
@@ -247,6 +258,14 @@ def _run_members(
         result.metrics[metric][rows] = (
             values if done.all() else np.where(done, values, result.metrics[metric][rows])
         )
+
+
+def _note_windows(cells: Cells, windows: Windows, config: int, seed_index: int, result: BatchResult) -> None:
+    for name, values in window_values(cells.batch_rows(), windows).items():
+        if name not in result.metrics:
+            nothing = np.nan if values.dtype.kind == "f" else -1
+            result.metrics[name] = np.full((*result.status.shape, windows.count), nothing, values.dtype)
+        result.metrics[name][config, seed_index] = values
 
 
 def _labelled(columns: dict[str, np.ndarray], config: int, seed_index: int) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ from .design import design_from_groups
 from .seeds import read_seeds
 from .spec import DEFAULT_NAME, TABLES, SweepSpec
 from .stopping import check_metric, parse_rule
+from .windows import checked_windows
 
 
 def make_spec(
@@ -28,6 +29,7 @@ def make_spec(
     masks: bool = False,
     tables: Sequence[str] = (),
     until: str | None = None,
+    windows: int | None = None,
     custom: CustomIdentity | None = None,
     where: str = "axes",
 ) -> SweepSpec:
@@ -72,10 +74,13 @@ def make_spec(
         masks=masks,
         tables=_checked_tables(tables),
         until=until,
+        windows=windows,
         custom=custom,
     )
     _check_custom(spec)
     _check_cells(spec)
+    if windows is not None:
+        spec = spec.replace(windows=checked_windows(spec))
     if until is not None:
         check_metric(parse_rule(until), spec)
     return spec

@@ -1,6 +1,7 @@
 """Sweep specs in TOML: read with every error naming file, section and key.
 
-Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``baseline``, ``masks``, ``tables``),
+Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``windows``, ``baseline``, ``masks``,
+``tables``),
 ``[base]`` (fields of the configuration, or ``preset``), ``[axes]``, ``[[zip]]`` (axes that go together),
 ``[[points]]`` (one table a point), ``[sample]`` (``method``, ``points``, ``seed``: the axes then are ranges
 to draw from). TOML has no null: the text ``none`` stands for it where a field may be empty.
@@ -27,7 +28,7 @@ from .make import make_spec
 from .spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec
 
 TOP_KEYS = (
-    "version", "name", "seeds", "constraints", "until", "baseline", "masks", "tables",
+    "version", "name", "seeds", "constraints", "until", "windows", "baseline", "masks", "tables",
     "base", "axes", "zip", "points", "sample",
 )  # fmt: skip
 CUSTOM = "custom"  # which rules of Python a sweep was run with: written by it, never by hand
@@ -104,6 +105,7 @@ def spec_from_sections(
         masks=_flag(top, "masks", False),
         tables=_strings(top, "tables"),
         until=top.get("until"),
+        windows=top.get("windows"),
         custom=CustomIdentity.from_plain(top[CUSTOM]) if CUSTOM in top else None,
     )
 

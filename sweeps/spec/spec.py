@@ -49,6 +49,7 @@ class SpecParts(TypedDict, total=False):
     masks: bool
     tables: tuple[str, ...]
     until: str | None
+    windows: int | None
     custom: CustomIdentity | None
     runner: Callable[..., xarray.Dataset] | None
 
@@ -76,6 +77,8 @@ class SweepSpec:
         Long tables to keep: batches, timeline, rollouts.
     until : str, optional
         A rule that stops adding seeds to a cell.
+    windows : int, optional
+        Report by windows of so many updates too.
     custom : CustomIdentity, optional
         Which rules and metrics of the user's own the runs have.
     runner : callable, optional
@@ -91,6 +94,7 @@ class SweepSpec:
     masks: bool = False
     tables: tuple[str, ...] = ()
     until: str | None = None
+    windows: int | None = None
     custom: CustomIdentity | None = None
     runner: Callable[..., xarray.Dataset] | None = field(default=None, compare=False, repr=False)
 
@@ -145,7 +149,8 @@ class SweepSpec:
             content["preset"] = self.base.preset[0]
         if self.custom is not None:
             content["custom"] = self.custom.plain
-        return fingerprint_of(content if self.until is None else {**content, "until": self.until})
+        rest = {"until": self.until, "windows": self.windows}
+        return fingerprint_of({**content, **{key: value for key, value in rest.items() if value is not None}})
 
     @property
     def is_level_1(self) -> bool:
@@ -215,6 +220,8 @@ class SweepSpec:
             content["constraints"] = list(self.constraints)
         if self.until is not None:
             content["until"] = self.until
+        if self.windows is not None:
+            content["windows"] = self.windows
         content["baseline"] = self.baseline
         if self.masks:
             content["masks"] = True

@@ -133,7 +133,7 @@ def run_of(ds: xarray.Dataset, cell: int | Mapping[str, Any], seed: int, *, roll
 
 def _at(variable: xarray.DataArray, row: int, seed: int) -> Any:
     """Read one run of a variable, and nothing else of it."""
-    dims = [dim for dim in variable.dims if dim not in ("seed", "lag")]
+    dims = [dim for dim in variable.dims if dim not in ("seed", "lag", "window")]
     index = np.unravel_index(row, [variable.sizes[dim] for dim in dims]) if dims else ()
     at = {dim: int(place) for dim, place in zip(dims, index)} | {"seed": seed}
     return variable.isel(at).values

@@ -51,6 +51,7 @@ def run_sweep(
     masks: bool = False,
     tables: Sequence[str] = (),
     progress: Observer | None = None,
+    windows: int | None = None,
     custom: Custom | None = None,
 ) -> xarray.Dataset:
     """Run every combination of the axes' values at every seed.
@@ -76,6 +77,9 @@ def run_sweep(
         Long tables to keep in the store: ``batches``, ``timeline``, ``rollouts``.
     progress : bool, callable or Progress, optional
         True shows a bar; a function is called with (done, total).
+    windows : int, optional
+        Report by windows of so many updates too, over the dimension ``window``; every cell then needs
+        ``stop_after_updates``.
     custom : Custom, optional
         Rules, lengths and metrics of your own; ``executor="processes"`` then runs in several processes.
 
@@ -99,7 +103,7 @@ def run_sweep(
     {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
     """
     masks = flag_of("masks", masks)
-    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, custom=remember(custom))
+    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, windows=windows, custom=remember(custom))
     return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
 
 

@@ -324,6 +324,7 @@ KNOBS = {
     # Only with a cost of the re-prefill does it matter whether the KV cache is dropped.
     ("nemo_rl_legacy", "recompute_kv_cache_after_weight_updates"): (True, {"in_flight_weight_updates": True}),
     ("synchronous_colocated", "rollout_share"): (0.25, {}),
+    ("synchronous_colocated", "training_scaling"): (0.2, {}),
     ("trl_grpo", "steps_per_generation"): (2, {}),
     ("trl_grpo", "num_iterations"): (2, {}),
     ("trl_grpo", "gradient_accumulation_steps"): (2, {"steps_per_generation": 4}),
