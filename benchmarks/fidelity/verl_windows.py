@@ -9,7 +9,6 @@ what the fitted runs themselves show: the first window, made longer by the growt
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from fidelity_parts import Calibrated, Ends, Family, Row, division
 from verl_engine import AHEAD, FITTED, HALF, ON_POLICY, SHOWS, Calibration, Physics, Setup, window_seconds
