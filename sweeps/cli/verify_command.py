@@ -9,6 +9,7 @@ import click
 
 from ..json_text import json_text
 from .cell_arguments import read_cell
+from .custom_argument import custom_option, read_custom
 from .failures import Stopped
 from .shared import program
 from .store_argument import store_argument
@@ -21,6 +22,7 @@ from .store_argument import store_argument
 )
 @click.option("--all", "everything", is_flag=True, help="Do every run again.")
 @click.option("--cell", metavar="ID|AXIS=VALUE,…", help="Do the runs of this cell again.")
+@custom_option
 @click.option(
     "--repair",
     is_flag=True,
@@ -34,6 +36,7 @@ def command(
     sample: int,
     everything: bool,
     cell: str | None,
+    custom: str | None,
     repair: bool,
     threads: int | None,
     as_json: bool,
@@ -58,6 +61,7 @@ def command(
                 everything=everything,
                 cell=None if cell is None else read_cell(cell),
                 threads=threads,
+                custom=read_custom(custom),
                 progress=progress_for_terminal(quiet=quiet),
                 cancel=stop.event,
             )
@@ -72,6 +76,7 @@ def command(
             "units_done": report.units_done,
             "chunks": report.chunks,
             "runs_checked": report.runs_checked,
+            "content": report.content,
             "findings": [vars(finding) for finding in report.findings],
             **({"repairs": report.repairs} if repair else {}),
         }
@@ -89,7 +94,7 @@ def command(
                 f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
             )
         )
-    for note in report.notes:
+    for note in (*report.notes, *([f"content {report.content}"] if report.content else [])):
         click.echo(f"note: {note}", err=True)
     if report.findings and not repair:
         way_out = shlex.join([program(), "verify", str(store), "--repair"])

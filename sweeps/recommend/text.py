@@ -220,6 +220,8 @@ def _assumptions(result: Recommendation) -> str:
             "measurement."
         )
     ]
+    if result.custom:
+        lines.append(wrapped(f"The runs have rules of your own: {result.custom}."))
     if result.law_hint is not None and result.cell is not None:
         lines.append(wrapped(result.law_hint.text))
         if result.law_hint.command:

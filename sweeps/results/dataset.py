@@ -40,6 +40,7 @@ def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
         "fingerprint": spec.fingerprint,
         "schema_version": SCHEMA_VERSION,
         **({"model_revision": revision} if (revision := revision_of(spec)) > 1 else {}),
+        **({"custom": spec.custom.describe()} if spec.custom else {}),
         "law_digest": spec.law_digest,
         **library_versions(),
         "complete": complete,

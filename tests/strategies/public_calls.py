@@ -205,6 +205,11 @@ def _store() -> str:
     return str(Path("a-store").resolve())
 
 
+def len_of_batches(run: Any) -> int:
+    """Count the updates of a run, for `map_runs`."""
+    return len(run.batches)
+
+
 def _run() -> Any:
     return ls.start_run(BASE)
 
@@ -706,6 +711,7 @@ def _law_calls() -> dict[str, Call]:
             "source": None,
             "rows": None,
             "parts": (),
+            "segments": (),
             "embedded": None,
         },
         "SecondsLaw": {
@@ -727,6 +733,7 @@ def _law_calls() -> dict[str, Call]:
         law + "grouped": {"tokens": [3, 4, 5, 6], "groups": ["a", "a", "b", "b"]},
         law + "grouped_from_file": {"path": csv, "column": "tokens", "group_column": "group"},
         law + "lognormal": {"median": 300, "sigma": 0.6, "minimum": 16, "maximum": 2048},
+        law + "schedule": {"segments": [(0, made), (4, ls.LengthLaw.fixed(40))]},
         law + "mixture": {"parts": [(0.5, made), (0.5, ls.LengthLaw.fixed(40))]},
         law + "paired": {"tokens": [3, 4], "seconds": [1.0, 2.0]},
         law + "paired_from_file": {"path": csv, "tokens_column": "tokens", "seconds_column": "seconds"},
@@ -831,6 +838,8 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "until": None,
+            "custom": None,
+            "windows": None,
             "runner": None,
         },
         "advance_run": {"run": Lazy(_run), "until_seconds": 10.0},
@@ -953,6 +962,16 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "progress": None,
+            "windows": None,
+            "custom": None,
+        },
+        "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
+        "simulate_custom": {
+            "config": BASE,
+            "admission": None,
+            "length": None,
+            "metrics": [],
+            "rollouts": True,
         },
         "simulate_engine": {
             "engine": ENGINE,
@@ -975,6 +994,7 @@ def _sweep_calls() -> dict[str, Call]:
             "threads": 1,
             "progress": None,
             "cancel": None,
+            "custom": None,
         },
         "write_report": {
             "ds": ds,
