@@ -51,7 +51,9 @@ def thinned_levels(seconds: np.ndarray, levels: Mapping[str, np.ndarray], end: f
     return rows
 
 
-def load_chart(rows: Sequence[Mapping[str, Any]], *, max_running: int | None, end: float) -> alt.LayerChart:
+def load_chart(
+    rows: Sequence[Mapping[str, Any]], *, max_running: int | None, end: float
+) -> alt.LayerChart | alt.FacetChart:
     """Draw the rollouts that run and those that wait."""
     base = alt.Chart(inline(rows)).encode(alt.X("seconds:Q", title="time, s", scale=_time(end)))
     lines = [
@@ -65,7 +67,7 @@ def load_chart(rows: Sequence[Mapping[str, Any]], *, max_running: int | None, en
 
 def cache_chart(
     rows: Sequence[Mapping[str, Any]], *, kv_cache_tokens: int | None, end: float
-) -> alt.LayerChart:
+) -> alt.LayerChart | alt.FacetChart:
     """Draw the tokens of context in the cache, with a line at what it holds."""
     area = (
         alt.Chart(inline(rows))
@@ -93,7 +95,7 @@ def preemption_chart(rows: Sequence[Mapping[str, Any]], *, end: float) -> alt.Ch
     )
 
 
-def match_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.LayerChart:
+def match_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.LayerChart | alt.FacetChart:
     """Draw what was predicted of each request against what was measured; the line is a perfect match."""
     values = [float(row[side]) for row in rows for side in ("measured", "predicted")]
     ends = [min(values), max(values)]

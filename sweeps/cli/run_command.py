@@ -15,6 +15,7 @@ from .config_flags import (
     config_options,
     preset_from_flags,
 )
+from .custom_argument import custom_option, read_custom
 from .failures import Stopped
 from .shared import INTERRUPTED_NOTE, executor_of, print_result, program, this_command
 from .spec_arguments import spec_from_arguments
@@ -62,6 +63,7 @@ from .spec_arguments import spec_from_arguments
 )
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--runs-per-unit", type=click.IntRange(min=1), help="Runs of a unit of work, for a new store.")
+@custom_option
 @click.option("--retry-failed", is_flag=True, help="Run failed runs again.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
 @click.option("--rerun", is_flag=True, help="Undo all that is stored, and run it again.")
@@ -86,6 +88,11 @@ def command(spec: str | None, **options: Any) -> int:
     )
     from ..store.store import store_folder
 
+    custom = read_custom(options["custom"])
+    if custom is not None:
+        from ..custom.custom import remember
+
+        sweep = sweep.replace(custom=remember(custom))
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
         from ..sweep.dry_run import dry_run_report
@@ -106,7 +113,9 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     with stop_at_safe_point() as stop:
         try:
             progress.note(f"store: {folder}")
-            with executor_of(options["executor"], options["dask"], options["threads"]) as executor:
+            # Rules of Python hold a lock that threads share, so each thread gets a process.
+            name = "processes" if sweep.custom and options["executor"] == "threads" else options["executor"]
+            with executor_of(name, options["dask"], options["threads"]) as executor:
                 dataset = run_into_store(
                     sweep,
                     folder,

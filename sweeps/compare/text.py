@@ -1,4 +1,4 @@
-"""A comparison of systems as text: tables of at most 80 columns, and what they assume."""
+"""A comparison of systems as text: tables that fit the terminal, and what they assume."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..laws.lengths import LengthLaw
 from ..results.numbers import formatted
-from ..results.text import WIDTH, grid
+from ..results.text import grid, terminal_width, wrapped
 from ..results.words import CAUSES
 from .rows import LAG_COLUMNS, SLOT_SHARES, SPEEDS, TRAINER_SHARES
 
@@ -36,7 +36,7 @@ def difference_text(row: Mapping[str, Any], name: str, form: str = "", *, relati
 
 
 def _table(title: str, header: list[str], lines: list[list[str]]) -> list[str]:
-    return [title, grid(header, lines, left=[0]), ""]
+    return [wrapped(title), grid(header, lines, left=[0]), ""]
 
 
 def speed_lines(rows: Rows) -> list[list[str]]:
@@ -187,7 +187,7 @@ def _wrapped(rows: Rows, workload: str, drift: float, confidence: float) -> list
     left_out = "A column of time in which no system has anything is left out."
     texts = notes(rows, workload, drift, confidence)
     texts[2] = f"{texts[2]} {left_out}"
-    return [line for text in texts for line in textwrap.wrap(text, WIDTH)]
+    return [line for text in texts for line in textwrap.wrap(text, terminal_width())]
 
 
 def _legend(rows: Rows) -> list[str]:
@@ -198,7 +198,7 @@ def _legend(rows: Rows) -> list[str]:
         if row["knobs"]
         for line in textwrap.wrap(
             f"{row['label']}: {knobs_text(row['knobs'])}",
-            WIDTH,
+            terminal_width(),
             subsequent_indent="  ",
         )
     ]

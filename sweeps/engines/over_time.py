@@ -34,6 +34,15 @@ class OverTime:
         return float(values.max()) if len(values) else 0.0
 
 
+def most_at_once(result: EngineResult) -> tuple[int, int, int]:
+    """Return the most rollouts that ran, that waited, and the most tokens of context, on any engine."""
+    frame = result.timeline_frame()
+    running, waiting, context = (
+        int(frame[name].to_numpy().max(initial=0)) for name in ("running", "waiting", "kv_tokens")
+    )
+    return running, waiting, context
+
+
 def over_time(result: EngineResult, arrival_seconds: np.ndarray | None, engine: int = 0) -> OverTime:
     """Return one engine's levels.
 

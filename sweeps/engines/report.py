@@ -10,6 +10,7 @@ import numpy as np
 from ..results.text import grid, terminal_width, wrapped
 from .agreement import Agreement, agreement
 from .engine_files import engine_fields, provenance
+from .over_time import most_at_once
 from .text import error_rows, sentences, time_rows
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def show_facts(
 ) -> dict[str, Any]:
     """Return requests on an engine as plain data."""
     found = matched(requests, times)
-    most = _most(result)
+    most = most_at_once(result)
     return {
         "engine": engine.model_dump(),
         "requests": len(requests),
@@ -65,12 +66,6 @@ def _quantiles(values: np.ndarray) -> dict[str, float]:
     return {"mean": float(known.mean()), **dict(zip(names, np.percentile(known, (50, 90, 99)).tolist()))}
 
 
-def _most(result: EngineResult) -> tuple[int, int, int]:
-    frame = result.timeline_frame()
-    running, waiting, context = (int(frame[name].max() or 0) for name in ("running", "waiting", "kv_tokens"))
-    return running, waiting, context
-
-
 def shown_text_of(
     engine: Engine,
     requests: Requests,
@@ -80,7 +75,7 @@ def shown_text_of(
 ) -> str:
     """Return what ``lagsweep engine show`` prints."""
     width = terminal_width()
-    running, waiting, context = _most(result)
+    running, waiting, context = most_at_once(result)
     read = "; ".join(f"{name} {found}" for name, found in requests.columns.items())
     parts = [wrapped(f"{len(requests):,} requests: {read}.", width=width), ""]
     header, rows = time_rows(result.requests_frame(), requests.measured)

@@ -109,7 +109,7 @@ def read_requests(
     if findings:
         raise ConfigError(*findings)
     arrival = values.get("arrival")
-    notes = ()
+    notes: tuple[str, ...] = ()
     if arrival is not None:
         notes = _notes_on(arrival)
         arrival = arrival - arrival.min()

@@ -86,11 +86,11 @@ def priors_of(shape: ModelShape) -> tuple[Prior, ...]:
     if shape.experts is not None:
         layer, prefill = ((110e-6, 60e-6, 160e-6), (0.2, 0.1, 0.4))
     return (
-        Prior("layer_seconds", "fixed time of a layer", *layer, "s"),
-        Prior("weight_efficiency", "share of the bandwidth, weights", 0.9, 0.85, 0.95),
-        Prior("cache_efficiency", "share of the bandwidth, cache", 0.6, 0.3, 0.9),
-        Prior("prefill_efficiency", "share of the arithmetic, prefill", *prefill),
-        Prior("rollout_share", "share of a rollout's arithmetic that shows", 0.0, 0.0, 1.0),
+        Prior("layer_seconds", "a layer's own time", *layer, "s"),
+        Prior("weight_efficiency", "bandwidth used, weights", 0.9, 0.85, 0.95),
+        Prior("cache_efficiency", "bandwidth used, cache", 0.6, 0.3, 0.9),
+        Prior("prefill_efficiency", "arithmetic used, prefill", *prefill),
+        Prior("rollout_share", "rollout's work that shows", 0.0, 0.0, 1.0),
     )
 
 

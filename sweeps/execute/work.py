@@ -6,12 +6,14 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
-from ..runs.many import BatchResult, Cancelled, Record, empty_result, simulate_batch
+from ..custom.custom import CustomIdentity
+from ..runs.many import BatchResult, Cancelled, CellsOf, Record, empty_result, simulate_batch
 from ..runs.status import DONE, EXCLUDED, FAILED
 from ..spec.cells import describe_cell
 from ..spec.spec import SweepSpec
@@ -142,20 +144,37 @@ def run_block(
     record: Record,
     cancel: threading.Event | None,
     on_progress: Callable[[int], None] | None = None,
+    custom: CustomIdentity | None = None,
 ) -> BatchResult:
     """Run configurations at seeds; a run that raises becomes a failure of that run, and the rest go on.
 
     What the machine lacks (memory, a disk, a file) is no run's failure: another machine would do the run. It
     ends the sweep, and the run stays undone.
     """
+    cells_of = None if custom is None else custom_cells(custom)
     try:
-        return simulate_batch(configs, seeds, record=record, cancel=cancel, on_progress=on_progress)
+        return simulate_batch(
+            configs, seeds, record=record, cancel=cancel, on_progress=on_progress, cells_of=cells_of
+        )
     except (Cancelled, MemoryError, OSError):
         raise
     except Exception as error:
         if len(configs) * len(seeds) == 1:
             return _failed(configs, error)
-    return _one_by_one(configs, seeds, record, cancel)
+    return _one_by_one(configs, seeds, record, cancel, custom)
+
+
+def custom_cells(custom: CustomIdentity) -> CellsOf:
+    """Return what runs configurations with rules of the user's own.
+
+    Raises
+    ------
+    ConfigError
+        If their code was not given in this process.
+    """
+    from ..custom.run import CustomCells
+
+    return partial(CustomCells, custom.code())
 
 
 def _failed(configs: Sequence[PipelineConfig], error: Exception) -> BatchResult:
@@ -169,13 +188,17 @@ def _failed(configs: Sequence[PipelineConfig], error: Exception) -> BatchResult:
 
 
 def _one_by_one(
-    configs: Sequence[PipelineConfig], seeds: np.ndarray, record: Record, cancel: threading.Event | None
+    configs: Sequence[PipelineConfig],
+    seeds: np.ndarray,
+    record: Record,
+    cancel: threading.Event | None,
+    custom: CustomIdentity | None,
 ) -> BatchResult:
     whole = empty_result(len(configs), len(seeds))
     tables: dict[str, list[dict[str, np.ndarray]]] = {}
     for i, config in enumerate(configs):
         for j in range(len(seeds)):
-            one = run_block([config], seeds[j : j + 1], record, cancel)
+            one = run_block([config], seeds[j : j + 1], record, cancel, None, custom)
             for name, values in one.metrics.items():
                 if name not in whole.metrics:
                     shape = (*whole.status.shape, *values.shape[2:])

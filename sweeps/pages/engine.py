@@ -23,7 +23,7 @@ from ..charts.style import plain_value
 from ..checks import text_of
 from ..config.engine import Engine
 from ..engines.engine_fit import EngineFit
-from ..engines.over_time import over_time
+from ..engines.over_time import most_at_once, over_time
 from ..engines.requests import Requests
 from ..engines.text import (
     agreements,
@@ -145,9 +145,7 @@ def _over_time(engine: Engine, requests: Requests, result: EngineResult) -> dict
         groups.append({"title": title, "figures": own})
     if engine.count > MOST_ENGINES:
         said.append(f"The first {MOST_ENGINES} of {engine.count} engines are drawn.")
-    frame = result.timeline_frame()
-    most = [float(frame[name].max() or 0) for name in ("running", "waiting", "kv_tokens")]
-    said = [*sentences(result.totals, int(most[0]), int(most[1]), most[2]), *said]
+    said = [*sentences(result.totals, *most_at_once(result)), *said]
     return {"figures": figures, "groups": groups, "said": said}
 
 

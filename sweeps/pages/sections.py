@@ -251,12 +251,13 @@ def _provenance(content: Content) -> dict[str, Any]:
         for name in ("lagsweep_version", "numpy_version", "numba_version", "python_version")
         if name in attributes
     ]
+    own = [f"Rules of the user's own: {spec.custom.describe()}"] if spec.custom else []
     base = {name: value for name, value in spec.to_plain()["base"].items() if name != "response_length"}
     return {
         "fingerprint": attributes.get("fingerprint", spec.fingerprint),
         "seeds": _seeds(spec.seeds),
         "laws": spec.length_laws,
-        "lines": [f"Versions: {', '.join(versions)}", *_runs(content.store)],
+        "lines": [*own, f"Versions: {', '.join(versions)}", *_runs(content.store)],
         "settings": "\n".join(f"{name} = {_short(value)}" for name, value in base.items()),
     }
 

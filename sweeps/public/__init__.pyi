@@ -1,4 +1,4 @@
-from . import errors as errors, kernels as kernels
+from . import custom as custom, errors as errors, kernels as kernels
 from .kernels.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
@@ -47,6 +47,7 @@ from .sweeps.engines.engine_fit import EngineFit as EngineFit
 from .sweeps.engines.fit import fit_engine as fit_engine
 from .sweeps.engines.requests import Requests as Requests, read_requests as read_requests
 from .sweeps.engines.stages import Stages as Stages, read_stages as read_stages
+from .sweeps.custom.simulate import simulate_custom as simulate_custom
 from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
@@ -89,6 +90,7 @@ from .sweeps.runs.simulate import (
 )
 from .sweeps.spec.carried import config_at as config_at
 from .sweeps.spec.spec import SweepSpec as SweepSpec
+from .sweeps.store.map_runs import map_runs as map_runs
 from .sweeps.store.store import open_sweep as open_sweep, read_table as read_table
 from .sweeps.store.verify import VerifyReport as VerifyReport, verify_store as verify_store
 from .sweeps.sweep.run import load_spec as load_spec, run_spec as run_spec, run_sweep as run_sweep

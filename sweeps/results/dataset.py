@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS
+from ...kernels.pipeline.ticks import ticks
 from ..execute.plan import CELLS, Part
 from ..execute.work import UnitArrays
 from ..runs.status import STATUS_NAMES
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     import xarray
 
 SCHEMA_VERSION = 1  # of a stored sweep's form
-MODEL_REVISION = 1  # of the results; raised when a run of some configuration gives other numbers on purpose
-# Revision -> whether it changes the results of a sweep's configurations; all of them where it has no entry.
-REVISION_CHANGES: dict[int, Callable[[SweepSpec], bool]] = {}
+MODEL_REVISION = 2  # of the results; raised when a run of some configuration gives other numbers on purpose
 NONE_MARK = "none"  # attribute of an axis: the number that stands for none there
 _STATUS_ATTRIBUTES: dict[str, Any] = {
     "units": "1",
@@ -40,11 +39,38 @@ def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
         "spec": spec.to_json(),
         "fingerprint": spec.fingerprint,
         "schema_version": SCHEMA_VERSION,
-        **({"model_revision": MODEL_REVISION} if MODEL_REVISION > 1 else {}),
+        **({"model_revision": revision} if (revision := revision_of(spec)) > 1 else {}),
+        **({"custom": spec.custom.describe()} if spec.custom else {}),
         "law_digest": spec.law_digest,
         **library_versions(),
         "complete": complete,
     }
+
+
+def _counts_first_admissions(spec: SweepSpec) -> bool:
+    """Say whether revision 2 changes a sweep: beyond level 1, and one of these in any of its cells.
+
+    Without a warm-up, ``admitted_groups`` takes what is admitted at time 0. In ``sequential`` with a
+    publication other than ``background``, idle slots wait for the publication while it is under way.
+    """
+    if spec.is_level_1:
+        return False
+
+    def values(field: str) -> list[Any]:
+        columns = [name for name, swept in spec.design.fields.items() if swept == field]
+        return list(spec.design.columns[columns[0]][1]) if columns else [getattr(spec.base, field)]
+
+    waits = "sequential" in values("mode") and set(values("publication")) != {"background"}
+    return waits or any(ticks(seconds) == 0 for seconds in values("warmup_seconds"))
+
+
+# Revision -> whether it changes the results of a sweep's configurations; all of them where it has no entry.
+REVISION_CHANGES: dict[int, Callable[[SweepSpec], bool]] = {2: _counts_first_admissions}
+
+
+def revision_of(spec: SweepSpec) -> int:
+    """Return the newest revision that changed results of a sweep: what its store must be of, or newer."""
+    return max(revisions_between(1, spec), default=1)
 
 
 def revisions_between(revision: int, spec: SweepSpec) -> list[int]:

@@ -6,14 +6,15 @@ Window i runs from the end of update i·n (the first: from time 0, warm-up or no
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...kernels.pipeline.metrics import WINDOW_METRICS
 
 
-class Windows(NamedTuple):
+@dataclass(frozen=True)
+class Windows:
     """Windows of so many updates, and how many there are; none where the count is 0."""
 
     updates: int = 0

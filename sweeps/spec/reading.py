@@ -17,6 +17,7 @@ from typing import Any
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import NOT_A_FIELD, Flag, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig
+from ..custom.custom import CustomIdentity
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.registry import find_preset, preset_config
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
@@ -30,6 +31,7 @@ TOP_KEYS = (
     "version", "name", "seeds", "constraints", "until", "windows", "baseline", "masks", "tables",
     "base", "axes", "zip", "points", "sample",
 )  # fmt: skip
+CUSTOM = "custom"  # which rules of Python a sweep was run with: written by it, never by hand
 SAMPLE_KEYS = ("method", "points", "seed")
 _LAWS = ("response_length", "environment_seconds")
 
@@ -104,13 +106,14 @@ def spec_from_sections(
         tables=_strings(top, "tables"),
         until=top.get("until"),
         windows=top.get("windows"),
+        custom=CustomIdentity.from_plain(top[CUSTOM]) if CUSTOM in top else None,
     )
 
 
 def _check_keys(top: Mapping[str, Any]) -> None:
     findings = []
     for key in top:
-        if key in TOP_KEYS:
+        if key in TOP_KEYS or key == CUSTOM:
             continue
         if key in PipelineConfig.model_fields:
             way_out = "Move it under [base]."

@@ -19,6 +19,7 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked
 from ..config.config import AXIS_FIELDS, OPTION_FIELDS, PipelineConfig, field_level
+from ..custom.custom import CustomIdentity
 from .axes import PRESET_PREFIX, identity, is_field, numbers_beside_none, plain
 from .constraints import kept_cells
 from .design import Design
@@ -49,6 +50,7 @@ class SpecParts(TypedDict, total=False):
     tables: tuple[str, ...]
     until: str | None
     windows: int | None
+    custom: CustomIdentity | None
     runner: Callable[..., xarray.Dataset] | None
 
 
@@ -77,6 +79,8 @@ class SweepSpec:
         A rule that stops adding seeds to a cell.
     windows : int, optional
         Report by windows of so many updates too.
+    custom : CustomIdentity, optional
+        Which rules and metrics of the user's own the runs have.
     runner : callable, optional
         What :meth:`run` calls; not part of the identity.
     """
@@ -91,6 +95,7 @@ class SweepSpec:
     tables: tuple[str, ...] = ()
     until: str | None = None
     windows: int | None = None
+    custom: CustomIdentity | None = None
     runner: Callable[..., xarray.Dataset] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -142,6 +147,8 @@ class SweepSpec:
         }
         if self.base.preset is not None:
             content["preset"] = self.base.preset[0]
+        if self.custom is not None:
+            content["custom"] = self.custom.plain
         rest = {"until": self.until, "windows": self.windows}
         return fingerprint_of({**content, **{key: value for key, value in rest.items() if value is not None}})
 
@@ -220,6 +227,8 @@ class SweepSpec:
             content["masks"] = True
         if self.tables:
             content["tables"] = list(self.tables)
+        if self.custom is not None:
+            content["custom"] = self.custom.plain
         content["base"] = base
         if self.design.is_grid:
             content["axes"] = axes

@@ -76,6 +76,9 @@ def differences_of(stored: SweepSpec, asked: SweepSpec) -> list[str]:
         before, after = getattr(stored, key), getattr(asked, key)
         if before != after:
             found.append(f"{key}: {_shown(before)} in the store, {_shown(after)} asked")
+    if stored.custom != asked.custom:
+        before, after = (spec.custom.describe() if spec.custom else "none" for spec in (stored, asked))
+        found.append(f"custom: {before} in the store, {after} asked")
     return found
 
 

@@ -57,7 +57,8 @@ class Report:
         found = {
             "trained_groups": counted(self.trained),
             "generated_groups": counted(self.completed),
-            "admitted_groups": counted(self.admitted),
+            # What is admitted at time 0 counts where there is no warm-up.
+            "admitted_groups": counted(self.admitted) + (self.admitted.count(0) if self.warmup == 0 else 0),
             "requeued_groups": counted(self.requeues),
             "admissions_of_the_run": self.admissions,  # those at time 0 too
             "wasted_tokens": sum(row[4] for row in drops),

@@ -30,6 +30,7 @@ FLOORS = (
     ("sweeps.laws", "sweeps.memory", "sweeps.records"),
     ("sweeps.config",),
     ("sweeps.presets", "sweeps.runs"),
+    ("sweeps.custom",),
     ("sweeps.trace", "sweeps.checkpoint", "sweeps.spec"),
     ("sweeps.execute",),
     ("sweeps.results",),

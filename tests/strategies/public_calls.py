@@ -205,6 +205,11 @@ def _store() -> str:
     return str(Path("a-store").resolve())
 
 
+def len_of_batches(run: Any) -> int:
+    """Count the updates of a run, for `map_runs`."""
+    return len(run.batches)
+
+
 def _run() -> Any:
     return ls.start_run(BASE)
 
@@ -833,6 +838,7 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "until": None,
+            "custom": None,
             "windows": None,
             "runner": None,
         },
@@ -957,6 +963,15 @@ def _sweep_calls() -> dict[str, Call]:
             "tables": (),
             "progress": None,
             "windows": None,
+            "custom": None,
+        },
+        "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
+        "simulate_custom": {
+            "config": BASE,
+            "admission": None,
+            "length": None,
+            "metrics": [],
+            "rollouts": True,
         },
         "simulate_engine": {
             "engine": ENGINE,
@@ -979,6 +994,7 @@ def _sweep_calls() -> dict[str, Call]:
             "threads": 1,
             "progress": None,
             "cancel": None,
+            "custom": None,
         },
         "write_report": {
             "ds": ds,
