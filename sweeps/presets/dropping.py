@@ -60,6 +60,20 @@ def _verl_v1(
     return rules | {"queue_order": "oldest_version"} | _drop_at_dequeue(largest)
 
 
+def _verl_v1_lag(
+    workload: Workload,
+    max_off_policy_threshold: int,
+    max_off_policy_strategy: str,
+    parameter_sync_step: int,
+    trainer_mode: str,
+    **rest: Any,
+) -> int:
+    """Return the largest lag in updates; starts that follow each mini-batch may be a publication older."""
+    if max_off_policy_strategy == "wait" and trainer_mode == "separate_async":
+        return (max_off_policy_threshold + 1) * parameter_sync_step - 2
+    return max_off_policy_threshold * parameter_sync_step - 1
+
+
 def _prime_rl(workload: Workload, max_off_policy_steps: int, max_inflight: int) -> dict[str, Any]:
     return {
         "limits": limit("finished", "published", 2 * workload.batch_groups),
@@ -204,9 +218,7 @@ PRESETS: tuple[Preset, ...] = (
         ),
         _verl_v1,
         "max_off_policy_threshold - 1 global steps",
-        lambda workload, max_off_policy_threshold, parameter_sync_step, **rest: (
-            max_off_policy_threshold * parameter_sync_step - 1
-        ),
+        _verl_v1_lag,
         "hard",
         (
             "polling of 2 s",
@@ -214,6 +226,7 @@ PRESETS: tuple[Preset, ...] = (
             "wait: here in start order with at most threshold - 1 batches ahead, so it waits sooner than "
             "the system, which looks at unfinished prompts of that age only",
             "a group's age counts from its first start here, from its submission there",
+            "the prompts of a global step come at its begin there, with each mini-batch trained here",
         ),
         needs=("batch_groups",),
     ),

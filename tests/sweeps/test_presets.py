@@ -427,6 +427,7 @@ BOUND_KNOBS = {
         "num_warmup_batches": [0, 1, 4],
         "max_off_policy_strategy": ["drop", "wait"],
         "parameter_sync_step": [1, 2],
+        "trainer_mode": ["separate_async", "colocate_async"],
     },
     "prime_rl": {"max_off_policy_steps": [0, 1, 8]},
     "open_instruct": {"async_steps": [1, 4]},
@@ -446,8 +447,9 @@ def hard_presets(draw):
     name = draw(st.sampled_from(sorted(BOUND_KNOBS)))
     knobs = {knob: draw(st.sampled_from(values)) for knob, values in BOUND_KNOBS[name].items()}
     sigma = draw(st.sampled_from([0.3, 1.0, 2.0]))
+    groups = draw(st.integers(4, 6))
     workload = {
-        "batch_groups": draw(st.integers(4, 6)),
+        "batch_groups": groups - groups % knobs.get("parameter_sync_step", 1),
         "group_size": draw(st.integers(1, 4)),
         "rollout_workers": draw(st.integers(1, 48)),
         "response_length": LengthLaw.lognormal(median=100, sigma=sigma, minimum=1, maximum=20_000),
@@ -467,7 +469,8 @@ def hard_presets(draw):
 def test_hard_presets_are_those_that_the_property_test_draws():
     hard = {name for name, preset in all_presets().items() if preset.bound_kind in ("hard", "exact")}
 
-    assert hard == set(BOUND_KNOBS)
+    # tinker's bound was hard by the rule before, which is the one that is drawn.
+    assert hard | {"tinker"} == set(BOUND_KNOBS)
 
 
 @given(hard_presets())
@@ -485,6 +488,7 @@ TYPICAL = {
     "rllm": {"staleness_threshold": 1.0},
     "pipelinerl": {"max_lag": 16},
     "nemo_rl_ready_first": {},
+    "tinker": {},
 }
 
 
@@ -530,6 +534,36 @@ def test_a_preset_without_a_bound_says_so():
         assert unbounded == (preset.bound_kind == "none" or name in ("miles", "pipelinerl")), name
     assert preset_lag_bound("miles", {"max_weight_staleness": 1, "update_weights_interval": 2}) == 3
     assert preset_lag_bound("pipelinerl", {"max_lag": 129, "batch_groups": 16, "group_size": 8}) == 2
+
+
+def test_verl_v1_streams_mini_batches_to_a_trainer_of_its_own():
+    knobs = {"parameter_sync_step": 4, "max_off_policy_threshold": 3, "num_warmup_batches": 2}
+    config = preset_config("verl_v1", batch_groups=16, **knobs)
+    assert (config.batch_groups, config.updates_per_batch, config.sync_every_updates) == (4, 1, 4)
+    assert config.limits[0].model_dump() == {"count": "started", "done": "trained", "groups": 48}
+    # Ages count in global steps: up to 2 of them, and 3 more mini-batches of the step itself.
+    assert config.max_policy_lag == 11 == preset_lag_bound("verl_v1", knobs)
+
+
+def test_verl_v1_colocated_takes_the_global_batch_whole_and_turns():
+    knobs = {"parameter_sync_step": 4, "max_off_policy_threshold": 3, "trainer_mode": "colocate_async"}
+    config = preset_config("verl_v1", batch_groups=16, **knobs)
+    assert (config.batch_groups, config.updates_per_batch, config.sync_every_updates) == (16, 4, 4)
+    assert not config.generation_while_training
+    assert config.max_policy_lag == 8
+    assert preset_lag_bound("verl_v1", knobs) == 11
+
+
+def test_presets_take_the_settings_of_trainer_and_workload():
+    more = {
+        "fetch_seconds": 3.0,
+        "evaluation_every_updates": 5,
+        "evaluation_seconds": 9.0,
+        "train_spread": 0.19,
+    }
+    for name in all_presets():
+        config = preset_config(name, **more)
+        assert {field: getattr(config, field) for field in more} == more
 
 
 # --- aliases ----------------------------------------------------------------------------------------------
