@@ -171,12 +171,6 @@ class CustomCells:
         assert rows is not None
         return rows
 
-    def batch_rows(self) -> np.ndarray:
-        """Return the recorded batches of the configuration that has just come to its end."""
-        rows = self._last.rows("batches")
-        assert rows is not None
-        return rows
-
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded, as far as it is wanted."""
         found = self._last.tables(core=True)
