@@ -711,6 +711,7 @@ def _law_calls() -> dict[str, Call]:
             "source": None,
             "rows": None,
             "parts": (),
+            "segments": (),
             "embedded": None,
         },
         "SecondsLaw": {
@@ -838,6 +839,7 @@ def _sweep_calls() -> dict[str, Call]:
             "tables": (),
             "until": None,
             "custom": None,
+            "windows": None,
             "runner": None,
         },
         "advance_run": {"run": Lazy(_run), "until_seconds": 10.0},
