@@ -133,7 +133,8 @@ def _tables(facts: dict[str, Any]) -> str:
         f"lagsweep {facts['version']}.",
         "One rule, the token cap, in five forms on one run (64 slots, the general loop); the median of "
         f"{facts['rounds']} rounds.",
-        "The first calls compile: the loop, once on a machine, and the driver of a rule by Numba, once in each process.",
+        "The first calls compile: the loop, once on a machine, and the driver of a rule by Numba, once in "
+        "each process.",
         "",
         "| form | first call, s | median, s | least … most, s | µs per event |",
         "| --- | ---: | ---: | ---: | ---: |",
