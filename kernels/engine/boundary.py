@@ -37,6 +37,7 @@ def enter(coefficients, engines, requests, number, place, tick, horizon):
     request.admitted_clock = -1
     request.admissions = 0
     request.preemptions = 0
+    request.admissible_clock = 0
     engine.assigned += 1
     seen = engine.waiting > 0
     append_waiting(engine, requests, number)
@@ -92,6 +93,7 @@ def make_room(coefficients, engine, requests, counted):
     while engine.context + engine.running > coefficients.cache_tokens:
         number = engine.last
         lose_cache(engine, requests, number)
+        requests[number].admissible_clock = 0
         requests[number].preemptions += 1
         preempted = True
         if counted:
@@ -107,6 +109,8 @@ def admit_waiting(coefficients, engine, requests):
         request = requests[number]
         prefill = request.prompt_tokens + request.decoded
         if engine.context + prefill + engine.running + 1 > coefficients.cache_tokens:
+            break
+        if request.admissible_clock > engine.clock:
             break
         remove_waiting(engine, requests, number)
         request.phase = DECODING

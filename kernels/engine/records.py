@@ -21,8 +21,9 @@ ROUTINGS = ("least_loaded", "round_robin", "group")
 OUTSIDE, WAITING, DECODING, DECODED = range(4)  # a request's phase
 
 
-def _record(*whole: str) -> np.dtype:
-    return np.dtype((np.record, np.dtype([(name, np.int64) for name in whole], align=True)))
+def _record(*whole: str, real: tuple[str, ...] = ()) -> np.dtype:
+    fields = [(name, np.int64) for name in whole] + [(name, np.float64) for name in real]
+    return np.dtype((np.record, np.dtype(fields, align=True)))
 
 
 COEFFICIENTS = _record(
@@ -63,6 +64,13 @@ ENGINE = _record(
     "running_sum",  # of the running requests over the steps
     "context_sum",
     "max_cache",  # largest context with the tokens of a step
+    # in a pipeline alone
+    "cancelled",  # requests of the step under way whose token does not count: they leave at its end …
+    "cancelled_context",  # … with the context they had when it began
+    "aborts",  # 1: at the next boundary all that run lose their cache
+    "abort_until",  # u: the publication that aborts them completes then
+    "waiting_mark",  # u: up to which the time in the queue is summed
+    real=("waiting_ticks",),  # request-ticks in the queue
 )
 
 REQUEST = _record(
@@ -82,6 +90,7 @@ REQUEST = _record(
     "end_clock",  # u: end of its last step
     "admissions",
     "preemptions",
+    "admissible_clock",  # u: not admitted before, after an abort
 )
 
 

@@ -78,7 +78,7 @@ def take_steps(coefficients, engine, steps, counted):
     grown = engine.running * steps
     if counted:
         engine.counted_steps += steps
-        engine.decoded_tokens += grown
+        engine.decoded_tokens += grown - engine.cancelled
         engine.prefilled_tokens += engine.prefilling
         engine.reprefilled_tokens += engine.repeating
         engine.busy_units += taken
@@ -97,10 +97,13 @@ def take_steps(coefficients, engine, steps, counted):
 @jit(counted=False)
 def next_change(coefficients, engine, requests, horizon):
     """Find the next boundary with a change: a completion, memory that runs out, a look at the queue."""
+    after = np.int64(NEVER)  # an abort: the head is not admitted before
+    if engine.waiting > 0 and requests[engine.queue_first].admissible_clock > engine.clock:
+        after = requests[engine.queue_first].admissible_clock
     if engine.running == 0:
         engine.standing = 1
         engine.change_steps = 0
-        engine.change_clock = NEVER
+        engine.change_clock = after if after <= horizon else np.int64(NEVER)
         return
     engine.standing = 0
     steps = requests[engine.soonest].last_step - engine.steps
@@ -109,5 +112,7 @@ def next_change(coefficients, engine, requests, horizon):
         steps = min(steps, (coefficients.cache_tokens - engine.context) // engine.running)
     if engine.look == 1:
         steps = min(steps, np.int64(1))
+    if after <= horizon:
+        steps = min(steps, steps_past(coefficients, engine, after - 1))
     engine.change_steps = steps
     engine.change_clock = clock_after(coefficients, engine, steps, horizon)

@@ -82,7 +82,8 @@ def bring_clock(parameters, state, work_rates, time):
             state.work += span * work_rates[state.decoding]
         slow_rate = parameters.slow_train_rate
         if state.training == 1 and slow_rate < FULL_RATE and state.fetch_time == NEVER:
-            rate = slow_rate if decoding else np.int64(FULL_RATE)
+            generating = decoding or state.engines_in_step > 0
+            rate = slow_rate if generating else np.int64(FULL_RATE)
             # span * rate in two words: whole ticks, and parts of 2**-24.
             low = (span & _PARTS_MASK) * rate
             ticks = state.rest_ticks - ((span >> 24) * rate + (low >> 24))
@@ -119,7 +120,7 @@ def next_training_time(parameters, state):
     parts = state.rest_parts
     if ticks == 0 and parts == 0:
         return state.clock
-    if state.decoding == 0 or decoding_is_stopped(state):
+    if (state.decoding == 0 or decoding_is_stopped(state)) and state.engines_in_step == 0:
         return state.clock + ticks + (1 if parts > 0 else 0)
     if slow_rate == 0:
         return np.int64(NEVER)

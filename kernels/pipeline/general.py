@@ -31,6 +31,13 @@ from .clock import (
     work_of,
 )
 from .draws import _draw_member_kernel, draw_ahead, noise_bits, segment_of
+from .fleet import (
+    _attend_engines_kernel,
+    _begin_standing_kernel,
+    _note_levels_kernel,
+    _pass_boundaries_kernel,
+    _start_on_engine_kernel,
+)
 from .groups import (
     _drop_group_kernel,
     _drop_stale_kernel,
@@ -142,6 +149,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     size = parameters.group_size
     sequential = parameters.sequential == 1
     virtual = parameters.virtual_clock == 1
+    with_engines = parameters.engines > 0
     record_timeline = parameters.record_timeline == 1
     record_rollouts = parameters.record_rollouts == 1
     plain = (
@@ -171,6 +179,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 state.begun = 1
             else:
                 # --- the next moment at which anything happens ----------------------------------------
+                if with_engines:
+                    _attend_engines_kernel(parameters, state, arrays)
                 root = time_tree[1]
                 slot_time = np.int64(NEVER)
                 is_quiet = False  # the end of a re-prefill, no event
@@ -183,12 +193,17 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     training_time = next_training_time(parameters, state)
                     decode_time = next_decode_time(state, work_rates, work_tree)
                     time = min(min(time, decode_time), training_time)
+                    if with_engines:
+                        time = min(time, state.engine_time)
                     if state.due > 0:
                         time = state.clock
                 else:
                     training_time = state.training_time
                     decode_time = np.int64(NEVER)
                     time = min(time, training_time)
+                if with_engines and state.engines_due < time and state.due == 0:
+                    _begin_standing_kernel(parameters, state, arrays)
+                    continue
                 if time > last_time:
                     return REACHED
                 if state.cost >= last_cost:
@@ -200,6 +215,10 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     bring_clock(parameters, state, work_rates, time)
                     if decode_time == time or (is_quiet and slot_time == time):
                         _pass_time_kernel(parameters, state, arrays, time)
+                        continue
+
+                    if with_engines and state.engine_time == time:
+                        _pass_boundaries_kernel(parameters, state, arrays, time)
                         continue
 
                 if state.fetch_time == time:
@@ -445,7 +464,11 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             members[member].slot = slot
             members[member].decode_ticks = total - overhead
             members[member].newer_versions = 0.0
-            if virtual and total > overhead:
+            if with_engines:
+                _start_on_engine_kernel(
+                    parameters, state, arrays, slot, record, position, number, tokens, environment
+                )
+            elif virtual and total > overhead:
                 slots[slot].done = 0
                 slots[slot].tail = overhead + environment
                 slots[slot].version_work = 0.0
@@ -510,6 +533,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             timeline_rows[row].trainer_cause = state.trainer_cause
             timeline_rows[row].fetch_time = state.fetch_time
             timeline_rows[row].held = state.held
+            if with_engines:
+                _note_levels_kernel(arrays, timeline_rows[row], now)
             state.timeline_rows = row + 1
         if state.ended == 1:
             return REACHED

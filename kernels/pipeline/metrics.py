@@ -125,6 +125,24 @@ OPTIONAL_METRICS: dict[str, tuple[Metric, ...]] = {
     "evaluation": (
         Metric("trainer_evaluation_seconds", "float64", "s", "the trainer waits: an evaluation is under way"),
     ),
+    "engine": (
+        Metric("decode_steps", "int64", "steps", "steps of inference engines"),
+        Metric("decoded_tokens", "int64", "tokens", "tokens decoded in steps"),
+        Metric("prefilled_tokens", "int64", "tokens", "tokens prefilled"),
+        Metric("reprefilled_tokens", "int64", "tokens", "tokens prefilled again after preemption or abort"),
+        Metric("preemptions", "int64", "preemptions", "rollouts that lost their cache for want of memory"),
+        Metric("engine_busy_seconds", "float64", "engine s", "engine-seconds in steps"),
+        Metric("engine_idle_seconds", "float64", "engine s", "engine-seconds between steps"),
+        Metric("mean_engine_running", "float64", "rollouts", "rollouts in a step, mean over steps"),
+        Metric("mean_engine_context_tokens", "float64", "tokens", "context of a step, mean over steps"),
+        Metric("mean_engine_waiting", "float64", "rollouts", "rollouts in an engine's queue, over time"),
+        Metric("mean_kv_cache_share", "float64", "1", "share of the cache in use, mean over steps"),
+        Metric("max_kv_cache_share", "float64", "1", "share of the cache in use, largest"),
+        Metric("engine_tokens_per_second", "float64", "tokens/s", "decoded tokens per busy engine-second"),
+        Metric(
+            "slots_engine_queue_seconds", "float64", "slot s", "busy slot-seconds spent in an engine's queue"
+        ),
+    ),
 }
 METRIC_BY_NAME.update({metric.name: metric for metric in GENERAL_METRICS})
 METRIC_BY_NAME.update({metric.name: metric for some in OPTIONAL_METRICS.values() for metric in some})
@@ -314,3 +332,18 @@ class MetricAttributes:
     slots_held_seconds: float
     trainer_fetch_seconds: float
     trainer_evaluation_seconds: float
+
+    decode_steps: int
+    decoded_tokens: int
+    prefilled_tokens: int
+    reprefilled_tokens: int
+    preemptions: int
+    engine_busy_seconds: float
+    engine_idle_seconds: float
+    mean_engine_running: float
+    mean_engine_context_tokens: float
+    mean_engine_waiting: float
+    mean_kv_cache_share: float
+    max_kv_cache_share: float
+    engine_tokens_per_second: float
+    slots_engine_queue_seconds: float

@@ -20,6 +20,7 @@ from .clock import (
     share_done,
     take_off_clock,
 )
+from .fleet import _abort_engines_kernel, _book_versions_kernel, _leave_engine_kernel
 from .groups import _retire_kernel, decile_of, leave_live
 from .holding import _leave_held_kernel
 from .records import (
@@ -36,6 +37,7 @@ from .records import (
     GROUP_RUNNING,
     H_CANCELLED_DECILES,
     NEVER,
+    ON_ENGINE,
     PAUSE,
 )
 from .stops import STOPPED_BY_PUBLICATION, let_decoding_go, stop_decoding
@@ -91,11 +93,16 @@ def _channel_kernel(parameters, state, arrays, measured):
             state.publication_time = state.now + parameters.sync_ticks
             if style >= PAUSE:
                 stop_decoding(state, STOPPED_BY_PUBLICATION)
-            if style == ABORT:
+            if style == ABORT and parameters.engines > 0:
+                _abort_engines_kernel(parameters, state, arrays)
+            elif style == ABORT:
                 _abort_kernel(parameters, state, arrays)
         if state.publication_time > state.now:
             return
-        if style >= PAUSE:
+        if style >= PAUSE and parameters.engines > 0:
+            _book_versions_kernel(parameters, state, arrays)
+            state.cost += parameters.slots
+        elif style >= PAUSE:
             for slot in range(parameters.slots):
                 if slots[slot].phase == DECODING:
                     member = slots[slot].group * parameters.group_size + slots[slot].member
@@ -150,6 +157,10 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
             if slot == COMPLETED:
                 if measured:
                     state.cancelled_tokens += tokens
+            elif arrays.slots[slot].phase == ON_ENGINE:
+                done = _leave_engine_kernel(parameters, state, arrays, slot)
+                state.in_flight_tokens -= tokens
+                _free_slot_kernel(parameters, state, arrays, slot)
             else:
                 done = member_tokens_done(
                     parameters,

@@ -37,7 +37,7 @@ DONE_PUBLISHED, DONE_POPPED, DONE_TRAINED = range(3)  # limits
 CHANNEL_FREE, CHANNEL_DRAINING, CHANNEL_TRANSFER = range(3)  # state
 GROUP_UNUSED, GROUP_RUNNING, GROUP_QUEUED, GROUP_POPPED, GROUP_REQUEUED = range(5)
 NOT_STARTED, COMPLETED = -1, -2  # a member's slot
-EMPTY, TIMED, DECODING, TAIL, DUE, OFF_CLOCK, HELD = range(7)  # a slot's phase
+EMPTY, TIMED, DECODING, TAIL, DUE, OFF_CLOCK, HELD, ON_ENGINE = range(8)  # a slot's phase
 EVENT_START, EVENT_PUBLICATION, EVENT_UPDATE, EVENT_ROLLOUT, EVENT_EVALUATION = range(5)
 EVENT_NAMES = ("start", "publication", "update", "rollout", "evaluation")
 RUNNING, QUEUED, IN_TRAINING, TRAINED, DISCARDED, FILTERED, EVICTED, CANCELLED, COMPLETED_MEMBER = range(9)
@@ -137,6 +137,8 @@ PARAMETERS = _record(
     "evaluation_stops",  # 1: an evaluation stops decoding
     "training_stops",  # 1: a training step stops decoding
     "segments",  # of a law by version; 0: one law
+    "engines",  # 0: none, decoding has one speed
+    "engine_leaves",  # of their tournament tree
     real=(
         "decode_rate",
         "rollout_overhead",
@@ -292,6 +294,10 @@ GENERAL_STATE = _record(
     "held_head",  # these groups, in the order in which they became ready
     "held_tail",
     "discarded_since",  # rollouts discarded as too old since the last recorded batch
+    "engine_time",  # tick of the next boundary of an engine with a change; NEVER: none
+    "engines_due",  # tick after whose last event engines that stand still begin; NEVER: none
+    "engines_stopped",  # 1: engines know that decoding is stopped
+    "engines_in_step",  # engines with a step under way
     real=(*_BATCH_SUMS, "token_lag_sum"),  # tokens × token-weighted lag
 )
 
@@ -322,6 +328,7 @@ GROUP = _record(
     "dequeue_publications",
     "fetched",  # of the batch that begins with this group: tick at which its fetch ends
     "held_slot",  # of a held group: the slot that it keeps
+    "engine",  # of its first member
     real=("factor",),  # of its members' lengths, by its prompt
 )
 
@@ -397,8 +404,9 @@ LEAN_TIMELINE = _record(*_TIMELINE)
 LEAN_ROLLOUT = _record(*_ROLLOUT)
 GENERAL_BATCH = _record("update", *_BATCH, "groups", "dequeue_lag_sum", "discarded", real=_ESS)
 GENERAL_TIMELINE = _record(
-    *_TIMELINE, "queue_groups", "running_groups", "idle_cause", "trainer_cause", "fetch_time", "held"
-)
+    *_TIMELINE, "queue_groups", "running_groups", "idle_cause", "trainer_cause", "fetch_time", "held",
+    "running", "engine_waiting", "kv_tokens",
+)  # fmt: skip
 GENERAL_ROLLOUT = _record("number", *_ROLLOUT, "group", "member", "end_version", "ready")
 
 
@@ -493,6 +501,10 @@ class GeneralArrays(NamedTuple):
     asked: np.ndarray  # ASKED[1]
     admission_state: np.ndarray  # ADMISSION_STATE[1]
     rollout_start: np.ndarray  # ROLLOUT_START[1]
+    engines: np.ndarray  # ENGINE[E]; empty without engines, as the next two
+    requests: np.ndarray  # REQUEST[slots]: the rollout of each slot on its engine
+    engine_tree: np.ndarray  # int64[2 * engine_leaves]: clock values of their next changes
+    coefficients: np.ndarray  # COEFFICIENTS[1]: read, never written
 
 
 def initial_state(kind: np.dtype) -> np.ndarray:
@@ -505,7 +517,7 @@ def initial_state(kind: np.dtype) -> np.ndarray:
     """
     state = np.zeros(1, kind)
     never = {"publication_time": NEVER, "training_time": NEVER, "queue_oldest": 2**62, "ess_min": np.inf}
-    never |= {"fetch_time": NEVER, "evaluation_time": NEVER}
+    never |= {"fetch_time": NEVER, "evaluation_time": NEVER, "engine_time": NEVER, "engines_due": NEVER}
     for name, value in {
         **never, "waiting_version": -1, "freed": -1, "max_queue": -1, "max_lag": -1,
     }.items():  # fmt: skip

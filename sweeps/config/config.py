@@ -23,6 +23,7 @@ from pydantic import (
 from ...kernels.errors import ConfigError
 from ..checks import Flag, RealNumber, TokenCount, WholeNumber, flag_of, mapping_of, raise_config_error
 from ..laws.lengths import LengthLaw, SecondsLaw
+from .engine import Engine
 from .help_text import level_of, show_fields
 from .rules import contradictions
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from .settings import PresetSettings, Settings, Whole
 
 # Fields whose values decide about options with metrics of their own: ``PipelineConfig.options_in_use``.
-OPTION_FIELDS = frozenset({"queue_overflow", "fetch_seconds", "evaluation_every_updates"})
+OPTION_FIELDS = frozenset({"queue_overflow", "fetch_seconds", "evaluation_every_updates", "engine"})
 
 # The three axes of a sweep that carry names of their own.
 AXIS_FIELDS = {
@@ -56,6 +57,18 @@ def _as_seconds_law(value: Any) -> Any:
     raise ConfigError(
         "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
     )
+
+
+def _as_engine(value: Any) -> Any:
+    if value is None or isinstance(value, Engine):
+        return value
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return Engine(**value)
+    raise ConfigError("engine", "must be an engine", value, "Build one, as Engine(step_seconds=0.012).")
+
+
+def _engine_to_dict(engine: Engine | None) -> Any:
+    return None if engine is None else engine.to_dict()
 
 
 def _law_to_dict(law: LengthLaw | SecondsLaw | None) -> Any:
@@ -197,6 +210,10 @@ class PipelineConfig(BaseModel):
         0.0, "spread of step times, as the std of their log", 2
     )
 
+    engine: Annotated[Engine | None, BeforeValidator(_as_engine), PlainSerializer(_engine_to_dict)] = (
+        _setting(None, "inference engines that decode in steps; none: one speed", 2)
+    )
+
     group_size: Annotated[WholeNumber, Field(ge=1, le=2**20)] = _setting(1, "rollouts per prompt", 3)
     prompt_sigma: Annotated[RealNumber, Field(ge=0, le=10)] = _setting(
         0.0, "spread of lengths between prompts", 3
@@ -321,6 +338,7 @@ class PipelineConfig(BaseModel):
             "hold": self.queue_overflow == "hold",
             "fetch": self.fetch_seconds > 0,
             "evaluation": self.evaluation_every_updates is not None,
+            "engine": self.engine is not None,
         }
         return frozenset(name for name, used in uses.items() if used)
 

@@ -65,6 +65,17 @@ class Engine(BaseModel):
         "least_loaded", description="which engine takes a rollout: the least loaded, in turn, or its group's"
     )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain data, those that differ from the defaults.
+
+        Examples
+        --------
+        >>> Engine(step_seconds=0.012, count=1, max_running=256).to_dict()
+        {'step_seconds': 0.012, 'max_running': 256}
+        """
+        fields = type(self).model_fields
+        return {name: value for name, value in self if value != fields[name].default}
+
     def __init__(self, **fields: Any) -> None:
         try:
             super().__init__(**fields)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import Finding
 from ...kernels.pipeline.ticks import ticks
+from .engine import LARGEST_STEP, UNITS_PER_SECOND, step_too_long, units
 from .help_text import level_of
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _level_2(config: PipelineConfig) -> list[Finding]:
             if getattr(config, name):
                 found.append(_needs(config, name, "publication 'abort'", "publication='abort'"))
     found += _turns(config)
+    found += _engine(config)
     if config.prompt_tokens >= 2**36:
         found.append(
             Finding(
@@ -163,6 +165,51 @@ def _turns(config: PipelineConfig) -> list[Finding]:
         for name in ("evaluation_seconds", "evaluation_stops_generation"):
             if getattr(config, name):
                 found.append(_needs(config, name, "evaluation_every_updates", "evaluation_every_updates"))
+    return found
+
+
+def _engine(config: PipelineConfig) -> list[Finding]:
+    """Rules of an engine: one rollout fits its cache, and no sum leaves the range of its clock."""
+    engine = config.engine
+    if engine is None:
+        return []
+    found = []
+    longest = config.prompt_tokens + config.response_length.maximum
+    if engine.kv_cache_tokens is not None and engine.kv_cache_tokens < longest:
+        found.append(
+            Finding(
+                "engine.kv_cache_tokens",
+                f"must hold one rollout: at least {longest}, prompt_tokens and the longest response",
+                engine.kv_cache_tokens,
+                "Raise it, or cut the length law.",
+            )
+        )
+    horizon = ticks(config.duration_seconds)
+    if horizon >= 2**42:
+        found.append(
+            Finding(
+                "duration_seconds",
+                "must be below 4398046.511104 (2**42 ticks) with an engine",
+                config.duration_seconds,
+                "Shorten the run.",
+            )
+        )
+    too_long = step_too_long(engine, config.rollout_workers, longest)
+    if too_long is not None:
+        found.append(too_long)
+        return found
+    shortest = (units(engine.step_seconds) + units(engine.step_seconds_per_rollout)) / UNITS_PER_SECOND
+    context = min(config.rollout_workers * longest, engine.kv_cache_tokens or LARGEST_STEP)
+    if config.duration_seconds / shortest * context >= LARGEST_STEP:
+        found.append(
+            Finding(
+                "engine.step_seconds",
+                f"is too short for a run of {config.duration_seconds:g} s: "
+                "the context summed over its steps must stay below 2**62 tokens",
+                engine.step_seconds,
+                "Give seconds, not microseconds, or shorten the run.",
+            )
+        )
     return found
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..laws.lengths import LengthLaw
     from ..laws.seconds import SecondsLaw
     from .config import Limit
+    from .engine import Engine
 
 Whole: TypeAlias = SupportsIndex | float  # a float that is whole, as 1e6
 Real: TypeAlias = SupportsFloat | SupportsIndex
@@ -93,6 +94,8 @@ class Settings(TypedDict, total=False):
     """an evaluation stops decoding"""
     train_spread: Real
     """spread of step times, as the std of their log"""
+    engine: Engine | dict[str, Any] | None
+    """inference engines that decode in steps; none: one speed"""
     group_size: Whole
     """rollouts per prompt"""
     prompt_sigma: Real

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ...kernels.engine.records import COEFFICIENTS, new_engines
 from ...kernels.pipeline import records
+from ...kernels.pipeline.fleet_summary import engine_metrics_kernel
 from ...kernels.pipeline.general import _advance_general_kernel
 from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
+from ..config.engine import coefficients_of
 from .parameters import general_tables
 from .result import GeneralResult, general_details
 from .run import Run, enlarged
@@ -43,7 +46,8 @@ class GeneralRun(Run):
 
     REPORT = records.GENERAL_REPORT
     budget = 1_000_000  # events and scanned records: about a tenth of a second
-    _SCRATCH = ("log_weights", "picks", "asked", "admission_state", "rollout_start")
+    _SCRATCH = ("log_weights", "picks", "asked", "admission_state", "rollout_start", "coefficients")
+    _WITHOUT_ENGINES = ("engines", "requests", "engine_tree")
     ROLLOUT_COUNT = "next_row"
 
     def __init__(
@@ -73,6 +77,7 @@ class GeneralRun(Run):
             asked=_NOTHING_ASKED,
             admission_state=_NO_ADMISSION,
             rollout_start=_NO_ROLLOUT,
+            **_engine_arrays(config, int(self.parameters["engine_leaves"][0])),
             **self._new_rows(records.GENERAL_BATCH, records.GENERAL_TIMELINE, records.GENERAL_ROLLOUT),
         )
 
@@ -84,6 +89,10 @@ class GeneralRun(Run):
         held.time_tree.fill(records.NEVER)
         held.work_tree.fill(records.NEVER)
         held.state[:] = _INITIAL_STATE
+        if config_engine := self.config.engine:
+            fleet = new_engines(held.coefficients, config_engine.count, slots)
+            held.engines[:], held.requests[:] = fleet.engines, fleet.requests
+            held.engine_tree.fill(records.NEVER)
         held.state["idle"] = slots
         # A stack: the slot freed last is used first, and at time 0 slot 0 is on top.
         held.slots["idle_stack"] = np.arange(slots - 1, -1, -1)
@@ -137,7 +146,15 @@ class GeneralRun(Run):
         """Write the metrics and give slot ticks and trainer ticks by cause, all closed at the run's end."""
         slot_ticks, trainer_ticks = self.held.slot_ticks.copy(), self.held.trainer_ticks.copy()
         general_metrics_kernel(self.parameters, self.held, metrics, slot_ticks, trainer_ticks, self._tables)
+        if self.config.engine is not None:
+            self.summarize_engines(metrics, slice(None))
         return slot_ticks, trainer_ticks
+
+    def summarize_engines(self, metrics: np.ndarray, engines: slice) -> None:
+        """Write the metrics of some engines, closed at the run's end, into an array of one record."""
+        state, some = self.state, self.held.engines[engines].copy()
+        end = state.now if state.ended == 1 else self.parameters[0].horizon
+        engine_metrics_kernel(self.parameters, self.held.coefficients, some, np.int64(end), metrics)
 
     def _chain_unused(self, first: int) -> None:
         """Put the records from `first` on in front of the unused ones."""
@@ -147,6 +164,15 @@ class GeneralRun(Run):
         following[-1] = state["free_head"][0]
         state["free_head"] = first
         state["free"] += len(groups) - first
+
+
+def _engine_arrays(config: PipelineConfig, leaves: int) -> dict[str, np.ndarray]:
+    """Make the engines of a run, the requests of its slots and the calendar; empty without engines."""
+    if config.engine is None:
+        none = new_engines(np.zeros(1, COEFFICIENTS), 0, 0)
+        return none._asdict() | {"engine_tree": np.zeros(0, np.int64)}
+    fleet = new_engines(coefficients_of(config.engine), config.engine.count, config.rollout_workers)
+    return fleet._asdict() | {"engine_tree": np.full(2 * leaves, records.NEVER, np.int64)}
 
 
 def new_draws(rollouts: int) -> records.MemberDraws:
@@ -203,7 +229,7 @@ class GeneralCells:
     def _hand_over(before: GeneralRun, run: GeneralRun) -> None:
         """Let a run take over the arrays of another, where they are those it would make and let grow."""
         if before is not run:
-            alike = ("rollout_workers", "group_size", "batch_groups", "limits")
+            alike = ("rollout_workers", "group_size", "batch_groups", "limits", "engine")
             fit = all(getattr(before.config, name) == getattr(run.config, name) for name in alike)
             laws = (before.config.response_length, run.config.response_length)
             fit = fit and len(laws[0].segments) == len(laws[1].segments)

@@ -83,7 +83,11 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "law_minimum": law.minimum,
         "law_maximum": law.maximum,
         "overhead_ticks": ticks(config.rollout_overhead_seconds),
-        "virtual_clock": slows_down or stops or takes_turns or slow_rate < FULL_RATE,
+        "virtual_clock": config.engine is not None
+        or slows_down
+        or stops
+        or takes_turns
+        or slow_rate < FULL_RATE,
         "work_unit": FULL_RATE if slows_down else 1,
         "slow_train_rate": slow_rate,
         "prompt_tokens": config.prompt_tokens,
@@ -108,6 +112,8 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "evaluation_stops": config.evaluation_stops_generation,
         "training_stops": not config.generation_while_training,
         "segments": len(law.segments),
+        "engines": config.engine.count if config.engine else 0,
+        "engine_leaves": 1 << (config.engine.count - 1).bit_length() if config.engine else 1,
         "environment": _environment(config),
     }
 

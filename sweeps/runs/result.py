@@ -328,6 +328,8 @@ def _timeline_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.n
         found["fetch_end"] = _with_none(rows["fetch_time"] / 1e6, rows["fetch_time"] == records.NEVER)
     if "hold" in config.options_in_use:
         found["held_slots"] = rows["held"].copy()
+    if "engine" in config.options_in_use:
+        found |= {name: rows[name].copy() for name in ("running", "engine_waiting", "kv_tokens")}
     return found
 
 

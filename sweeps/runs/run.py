@@ -34,6 +34,7 @@ REAL_PARTS = {
     "groups": "group_factors",
     "members": "member_versions",
     "batch_rows": "batch_floats",
+    "engines": "engine_sums",
 }
 
 
@@ -51,6 +52,7 @@ class Run(ABC):
     REPORT: ClassVar[np.dtype]  # record of the metrics
     budget: ClassVar[int]  # events, or what costs as much, of one call of the kernel
     _SCRATCH: ClassVar[tuple[str, ...]]  # arrays that are not saved
+    _WITHOUT_ENGINES: ClassVar[tuple[str, ...]] = ()  # not saved either, where there are no engines
 
     def __init__(
         self,
@@ -114,15 +116,19 @@ class Run(ABC):
         """Copy everything that the run needs to go on, as plain arrays."""
         saved = {"seed": np.array(self.seed)}
         for name, array in self.held._asdict().items():
-            if name not in self._SCRATCH:
+            if name not in self._not_saved():
                 saved |= _plain(name, array)
         return saved
+
+    def _not_saved(self) -> tuple[str, ...]:
+        none = self._WITHOUT_ENGINES if self.config.engine is None else ()
+        return self._SCRATCH + none
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over the arrays of another run of the same configuration."""
         self.use_seed(int(arrays.get("seed", self.seed)))
         for name, array in self.held._asdict().items():
-            if name not in self._SCRATCH:
+            if name not in self._not_saved():
                 self._hold(**{name: _recorded(name, array.dtype, arrays)})
         self._make_scratch()
 

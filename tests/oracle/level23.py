@@ -179,17 +179,20 @@ class Run(Trainer, Admission, Report):
             member.work_by_version[version] = member.work_by_version.get(version, 0) + growth
         self.clock = grown
         self.now = until
-        for member in self.decoding():
-            if member.target <= self.clock:
-                member.phase = "tail"
-                member.tail_end = self.now + member.tail
-                member.end_version = self.published if self.stops_decoding else member.behaviour_version
+        self.end_decodes()
         for member in self.in_slots():
             if member.phase == "off" and member.off_end == self.now:
                 self.decode_on(member)
         if self.fetching is not None and self.fetching.fetched == self.now:
             self.reached.add("fetch")
             self.begin_step()
+
+    def end_decodes(self):
+        for member in self.decoding():
+            if member.target <= self.clock:
+                member.phase = "tail"
+                member.tail_end = self.now + member.tail
+                member.end_version = self.published if self.stops_decoding else member.behaviour_version
 
     def decode_on(self, member):
         member.phase = "decoding"
