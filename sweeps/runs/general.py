@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...kernels.errors import ConfigError
 from ...kernels.engine.records import COEFFICIENTS, new_engines
+from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
 from ...kernels.pipeline.fleet_summary import engine_metrics_kernel
 from ...kernels.pipeline.general import _advance_general_kernel
