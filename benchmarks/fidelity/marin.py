@@ -26,8 +26,8 @@ from lagsweep.sweeps.presets.registry import preset_config
 SHAPE = "aime-rl-1000-grouped"
 SEEDS = 3
 WHY = {
-    4: "64 workers bind from staleness 2 on, so here 3 and 4 take the same; measured they differ by an eighth, "
-    "of one run each, and no setting that is stated would do that",
+    4: "64 workers bind from staleness 2 on, so here 3 and 4 take the same; measured they differ by an "
+    "eighth, of one run each, and no setting that is stated would do that",
 }
 
 
@@ -54,7 +54,7 @@ def capped_mean(median: float, sigma: float, cap: int) -> float:
 
 @dataclass(frozen=True)
 class Run:
-    """What a total is predicted from: lengths, seconds of training and of a copy, tail and work of a batch."""
+    """What a total is predicted from: lengths, training and a copy in seconds, tail and work of a batch."""
 
     median: float
     sigma: float
@@ -117,7 +117,7 @@ def calibrate(part: dict[str, Any], between: float, training: float) -> Run:
 
 
 def training_seconds(part: dict[str, Any]) -> tuple[float, float]:
-    """Return the update of the run with a cap of 2,048, and as long as the tokens of a cap of 4,096 make it."""
+    """Return the update of the run with a cap of 2,048, and with the tokens of a cap of 4,096."""
     short, long = part["cap_2048"], part["cap_4096"]
     each = short["total"] * short["training_share"] / short["updates"]
     tokens = long["response_tokens"] / long["responses"] * short["responses"] / short["response_tokens"]
@@ -151,7 +151,7 @@ def family(data: dict[str, Any]) -> Family:
             Calibrated("work of a generation", middle.work, "s on 8 GPUs", "staleness 0 and 1"),
         ],
         assumed=[
-            f"spread between prompts: the share that it has in the shipped law {SHAPE}; from none to all of it",
+            f"spread between prompts: its share in the shipped law {SHAPE}; from none to that law's own",
             "lengths of the sister issue's runs, and that they do not drift",
         ],
     )

@@ -34,7 +34,7 @@ WHY = {
 
 
 def between_updates(rows: dict[str, dict[str, Any]], setup: Setup) -> tuple[float, tuple[float, float]]:
-    """Return the updates of require_batches 2 in the middle and at the ends: by number of trainings, or its log."""
+    """Return the updates of require_batches 2, and ends: a line in the number of trainings, or its log."""
     many, few = rows[MANY]["update"], rows[FEW]["update"]
     counts = [setup.part["prompts"] / 32 / rows[name]["require_batches"] for name in (MANY, BETWEEN, FEW)]
     line = few + (many - few) * (counts[1] - counts[2]) / (counts[0] - counts[2])
@@ -42,7 +42,7 @@ def between_updates(rows: dict[str, dict[str, Any]], setup: Setup) -> tuple[floa
 
 
 def ends_of(setup: Setup, calibration: Calibration, row: dict[str, Any]) -> tuple[Ends, float]:
-    """Simulate a row in the middle and at the ends of its inputs; gives its steps, and the wait in the middle."""
+    """Simulate a row in the middle and at the ends of its inputs; gives steps, and the middle wait."""
     rows = {row["id"]: row for row in setup.part["asynchronous"]}
     ends = dict(calibration.ends)
     updates = None
@@ -75,8 +75,8 @@ def calibrated(calibration: Calibration) -> list[Calibrated]:
             "work of a generation",
             middle.work,
             "GPU s",
-            f"the first window of {', '.join(COLOCATED.values())}; {low:,.0f} to {high:,.0f}: a standard error, "
-            "and no more than lets 32:32 wait for its fetch alone",
+            f"the first window of {', '.join(COLOCATED.values())}; {low:,.0f} to {high:,.0f}: a standard "
+            "error, and no more than lets 32:32 wait for its fetch alone",
         ),
         Calibrated("longest rollout alone", middle.tail, "s", f"the step of {FITTED[0]}"),
     ]
@@ -99,9 +99,9 @@ def explained(part: dict[str, Any]) -> list[str]:
     return [
         f"{small} looked slow because its lengths grew: {taken(small, 0):,.0f} s a step in its first window, "
         f"{taken(small, 3):,.0f} s in its last. At the first window's lengths {small} and {middle} give "
-        f"{fixed + divided / rows[large]['gpus']:.0f} s for {large}, and {taken(large, 0):.0f} s were measured",
+        f"{fixed + divided / rows[large]['gpus']:.0f} s for {large}; measured {taken(large, 0):.0f} s",
         "that most of the gain comes with the first tenth of staleness is a drift of lengths: where they are "
-        f"alike, in the first and second window, it gives {gains[0]:.0%} and {gains[1]:.0%} of what a half gives",
+        f"alike, in the first and second window, it gives {gains[0]:.0%} and {gains[1]:.0%} of a half's",
     ]
 
 
@@ -115,8 +115,8 @@ def family(data: dict[str, Any]) -> Family:
         "verl fully_async: one step is one publication, 512 prompts",
         part["source"],
         part["setting"],
-        "preset verl_fully_async with a fetch; every rollout of the budget runs at once on engines whose speed "
-        "falls with their load",
+        "preset verl_fully_async with a fetch; every rollout of the budget runs at once on engines whose "
+        "speed falls with their load",
         calibrated=calibrated(calibration),
         assumed=[
             f"the shape of lengths: log spread {setup.between:.2f} between prompts and {setup.within:.2f} "

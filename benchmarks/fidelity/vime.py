@@ -21,7 +21,7 @@ def family(data: dict[str, Any]) -> Family:
     whole = first["synchronous"]
     low, high = one_batch_ahead(whole / 2, whole / 2), one_batch_ahead(whole, whole)
     generation, training = second["synchronous_wait"], second["synchronous_training"]
-    # With two batches in flight only the work of a generation counts, and how much of it is work is not known.
+    # With two batches in flight only the work of a generation counts; how much of it is work is not known.
     fast, slow = one_batch_ahead(training, training), one_batch_ahead(generation, training)
     own = one_batch_ahead(generation, second["asynchronous_training"])
     both = "not fixed: "
