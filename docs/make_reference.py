@@ -14,8 +14,14 @@ from pathlib import Path
 import click
 
 import lagsweep
-from lagsweep import kernels
-from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS
+from lagsweep import custom, kernels
+from lagsweep.kernels.pipeline.metrics import (
+    GENERAL_METRICS,
+    METRICS,
+    OPTIONAL_METRICS,
+    WINDOW_METRICS,
+    metrics_of_options,
+)
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, sub_command
 from lagsweep.sweeps.config.config import PipelineConfig, field_level
 from lagsweep.sweeps.config.help_text import LAYERS
@@ -61,6 +67,12 @@ def _front_names() -> list[str]:
     for room in sorted(rooms):
         lines += [f"### {_first_line(import_module(room)).rstrip('.')}", "", *_entries(rooms[room])]
     return lines
+
+
+def _custom_names() -> list[str]:
+    """List the names of ``lagsweep.custom``: what rules of the user's own are made from."""
+    things = {name: getattr(custom, name) for name in custom.__all__}
+    return ["## Names of `lagsweep.custom`", "", _first_line(custom), "", *_entries(things)]
 
 
 def _kernel_names() -> list[str]:
@@ -127,10 +139,13 @@ def _metrics() -> list[str]:
     lines = [
         "## What a run reports",
         "",
-        "Variables of a sweep's dataset; the second table where an option of generation or rules is used.",
+        "Variables of a sweep's dataset; the second table where an option of generation or rules is used,",
+        "the third where a setting that brings them is (a queue that holds, a fetch, an evaluation), the",
+        "last over the dimension `window` with the key `windows`.",
         "",
     ]
-    for table in (METRICS, GENERAL_METRICS):
+    tables = (METRICS, GENERAL_METRICS, metrics_of_options(OPTIONAL_METRICS), WINDOW_METRICS)
+    for table in tables:
         lines += ["| metric | type | unit | meaning |", "| --- | --- | --- | --- |"]
         lines += [f"| `{m.name}` | {m.dtype} | {m.units} | {m.long_name} |" for m in table]
         lines.append("")
@@ -157,7 +172,7 @@ def page() -> str:
     """Build the page's text."""
     lines = ["# Reference", "", "Made from the code by `python docs/make_reference.py`; do not edit.", ""]
     lines += _fields() + _metrics()
-    lines += _front_names() + _kernel_names()
+    lines += _front_names() + _custom_names() + _kernel_names()
     lines += _commands()
     return "\n".join(lines).rstrip() + "\n"
 

@@ -7,9 +7,12 @@ with the file's name. Readers of one format more go through here too, so that no
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import tomllib
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -147,6 +150,32 @@ def _rule_and_rest(error: Exception, rule: str, value: Any, way_out: str) -> tup
         return rule.replace("{reason}", str(error)), value, way_out.replace("{reason}", str(error))
     # What is left is Python's limit on converting integers.
     return "must not hold integers of over 4300 digits", value, "Shorten them."
+
+
+def unpacked(content: bytes, field: str, value: Any = NO_VALUE) -> bytes:
+    """Return what a gzip file holds, which may not be larger than such a file can be.
+
+    Raises
+    ------
+    ConfigError
+        If it is no gzip file, ends early or holds too much.
+
+    Examples
+    --------
+    >>> import gzip
+    >>> unpacked(gzip.compress(b"seeds = 3"), "spec")
+    b'seeds = 3'
+    """
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            found = stream.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        rule = f"must be a gzip file that is whole ({error})"
+        raise ConfigError(field, rule, value, "Pack it again.") from None
+    if len(found) > MOST_BYTES:
+        rule = f"must hold at most {MOST_BYTES // 2**20} MiB when it is unpacked"
+        raise ConfigError(field, rule, value, "Unpack it, or cut it.")
+    return found
 
 
 def table_errors() -> tuple[type[BaseException], ...]:

@@ -358,5 +358,57 @@ def test_sequential_takes_the_physics_of_the_engine_and_no_publication_style_mat
     plain, styled = simulate_general(base), simulate_general(base.replace(publication=publication))
 
     assert plain.max_lag_observed == 0
-    assert repr(plain.metrics) == repr(styled.metrics)
+    # But for the name of what idle slots wait for.
+    causes = ("slots_publication_seconds", "slots_sequential_seconds")
+    waits = [sum(run.metrics[name] for name in causes) for run in (plain, styled)]
+    rest = [
+        {name: run.metrics[name] for name in run.metrics if name not in causes} for run in (plain, styled)
+    ]
+    assert waits[0] == pytest.approx(waits[1], rel=1e-12)
+    assert repr(rest[0]) == repr(rest[1])
     assert plain.slot_ticks["sequential"] + plain.slot_ticks["busy"] == 8 * 120_000_000
+
+
+# What counts from time 0 on, and what a baseline waits for
+
+
+def test_what_is_admitted_at_time_0_counts_where_there_is_no_warm_up():
+    # Two slots and room for one group: two start at time 0 and nothing after.
+    at_once = {"max_running_groups": 1, "group_size": 2, "batch_groups": 1, "duration_seconds": 0.5}
+    one, none = run(**at_once), run(**at_once, warmup_seconds=0.25)
+
+    assert (one.admitted_groups, one.running_groups) == (1, 1)
+    assert (none.admitted_groups, none.running_groups) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("publication", "cause"),
+    [
+        ("background", "sequential"),
+        ("drain", "publication"),
+        ("pause", "publication"),
+        ("abort", "publication"),
+    ],
+)
+def test_idle_slots_of_a_sequential_run_wait_for_a_publication_that_keeps_work_out(publication, cause):
+    base = PipelineConfig(
+        mode="sequential",
+        duration_seconds=20.0,
+        rollout_workers=2,
+        decode_tokens_per_second=100.0,
+        rollout_overhead_seconds=0.0,
+        response_length=LengthLaw.fixed(100),
+        batch_tokens=200,
+        train_overhead_seconds=1.0,
+        train_tokens_per_second=1e9,
+        sync_seconds=2.0,
+    )
+    result = simulate_general(base.replace(publication=publication))
+
+    # Rounds of 1 s of rollouts, 1 s of training, 2 s of publication.
+    ticks = {"sequential": 2 * 5 * 1_000_000, "publication": 0}
+    ticks[cause] += 2 * 5 * 2_000_000
+    found = result.slot_ticks
+    assert found["busy"] == 2 * 5 * 1_000_000
+    assert {name: round(found[name], -4) for name in ticks} == ticks
+    assert round(result.trainer_ticks["publication"], -4) == 5 * 2_000_000

@@ -64,6 +64,8 @@ def room_of(parameters, state, limits, limit):
 @jit(counted=False)
 def _closed_gate_kernel(parameters, state, limits):
     """Return the cause (C_…) that closes the next admission, or -1. limits int64[n].columns."""
+    if parameters.publication != BACKGROUND and state.channel != CHANNEL_FREE:
+        return np.int64(SLOTS_PUBLICATION)
     if parameters.sequential == 1:
         evaluates = parameters.evaluation_stops == 1 and state.evaluation_time != NEVER
         is_open = (
@@ -73,8 +75,6 @@ def _closed_gate_kernel(parameters, state, limits):
             and state.queue_tokens + state.in_flight_tokens < parameters.batch_tokens
         )
         return np.int64(-1) if is_open else np.int64(SLOTS_SEQUENTIAL)
-    if parameters.publication != BACKGROUND and state.channel != CHANNEL_FREE:
-        return np.int64(SLOTS_PUBLICATION)
     needed = next_admission(parameters, state)
     if parameters.max_running >= 0 and state.running + needed > parameters.max_running:
         return np.int64(SLOTS_MAX_RUNNING)

@@ -19,6 +19,7 @@ from .._jit import jit
 from ..draws.philox import rollout_words, uniform_from_word
 from ..draws.sampler import sample_length
 from .admission import _closed_gate_kernel, cap_closes, next_admission
+from .asking import _ask_admission_kernel, _ask_length_kernel
 from .clock import (
     _pass_time_kernel,
     bring_clock,
@@ -39,6 +40,8 @@ from .groups import (
 from .holding import _join_held_kernel, hold_group, may_join, queue_is_full
 from .publication import _cancel_running_kernel, _channel_kernel
 from .records import (
+    ASKS_ADMISSION,
+    ASKS_LENGTH,
     AT_DEQUEUE,
     AT_UPDATE,
     CHANNEL_DRAINING,
@@ -60,12 +63,14 @@ from .records import (
     GROW_ROLLOUTS,
     GROW_TIMELINE,
     NEVER,
+    NO_ANSWER,
     NO_ENVIRONMENT,
     OUT_OF_BUDGET,
     QUEUED,
     REACHED,
     RUNNING,
     SLOTS_BUSY,
+    SLOTS_FIRST_LIMIT,
     SLOTS_HELD,
     SLOTS_PUBLICATION,
     TAIL,
@@ -115,7 +120,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     Returns
     -------
     int64
-        REACHED, OUT_OF_BUDGET, or GROW_…: which array to make larger before the next call.
+        REACHED, OUT_OF_BUDGET, GROW_…: which array to make larger before the next call, or ASKS_…: what to
+        answer before it.
     """
     parameters = parameters[0]
     state = arrays.state[0]
@@ -127,6 +133,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     slot_ticks = arrays.slot_ticks
     trainer_ticks = arrays.trainer_ticks
     rollout_rows = arrays.rollout_rows
+    asked = arrays.asked[0]
     work_rates = tables.work_rates
     warmup = parameters.warmup
     slot_count = parameters.slots
@@ -145,7 +152,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         and parameters.segments == 0
     )
     last_time = min(until, parameters.horizon)
-    if state.ended == 1:
+    if state.ended == 1 and state.settling == 0:  # else the last settle is still under way
         return REACHED
     last_cost = state.cost + budget
 
@@ -369,21 +376,26 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 if state.free + state.requeued < needed:
                     state.needed = needed
                     return GROW_GROUPS
+                if asked.admission == 1 and not sequential:
+                    if asked.answer == NO_ANSWER:
+                        _ask_admission_kernel(parameters, state, arrays, needed)
+                        return ASKS_ADMISSION
+                    is_open = asked.answer == 1
+                    asked.answer = NO_ANSWER
+                    if not is_open:
+                        state.idle_cause = SLOTS_FIRST_LIMIT + tables.limits.shape[0]
+                        break
                 for _ in range(needed):
                     admit_group(parameters, state, groups, members)
-                if now > warmup:
+                if now > warmup or warmup == 0:  # without a warm-up time 0 counts too
                     state.admitted_groups += needed
                 record = state.starting
 
             # The next member of the group starts in the slot freed last.
             position = groups[record].started
             member = record * size + position
-            if position < groups[record].drawn:
-                number = members[member].number
-            else:
-                number = state.next_number
-                state.next_number += 1
-                members[member].number = number
+            is_fresh = position >= groups[record].drawn
+            number = state.next_number if is_fresh else members[member].number
             environment = np.int64(0)
             if plain:
                 if draw_ahead(parameters, seed, number, tables, draws):
@@ -399,8 +411,17 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 tokens, environment, noise = _draw_member_kernel(
                     parameters, seed, number, tables, draws, groups, record, position, state.published
                 )
-                if parameters.segments > 0 and (now > warmup or warmup == 0):
-                    arrays.segment_starts[segment_of(tables, state.published)] += 1
+            if asked.length == 1:
+                if asked.answer == NO_ANSWER:
+                    _ask_length_kernel(state, seed, arrays, record, position, number, tokens)
+                    return ASKS_LENGTH
+                tokens = asked.answer
+                asked.answer = NO_ANSWER
+            if is_fresh:
+                state.next_number += 1
+                members[member].number = number
+            if parameters.segments > 0 and (now > warmup or warmup == 0):
+                arrays.segment_starts[segment_of(tables, state.published)] += 1
             if position == 0 or state.published < groups[record].version:
                 groups[record].version = state.published
 

@@ -233,6 +233,13 @@ def _drop_group_kernel(parameters, state, tables, arrays, record, reason, measur
     if parameters.record_rollouts == 1:
         for member in range(first, first + size):
             arrays.rollout_rows[members[member].row].outcome = reason
+    if reason == DISCARDED and parameters.record_batches == 1:
+        # With the batch that ends in this tick, else with the next.
+        last = state.batch_rows - 1
+        if last >= 0 and arrays.batch_rows[last].end == state.now:
+            arrays.batch_rows[last].discarded += size
+        else:
+            state.discarded_since += size
     state.cost += size
     _retire_kernel(
         parameters, state, groups, record, reason == DISCARDED and parameters.requeue == 1, measured

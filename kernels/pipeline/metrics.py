@@ -130,6 +130,28 @@ METRIC_BY_NAME.update({metric.name: metric for metric in GENERAL_METRICS})
 METRIC_BY_NAME.update({metric.name: metric for some in OPTIONAL_METRICS.values() for metric in some})
 
 
+# What a sweep reports by windows of updates, over the dimension ``window``.
+WINDOW_METRICS: tuple[Metric, ...] = (
+    Metric("window_seconds_per_update", "float64", "s", "time per update"),
+    Metric("window_trained_tokens_per_second", "float64", "tokens/s", "trained tokens per second"),
+    Metric(
+        "window_effective_tokens_per_second",
+        "float64",
+        "tokens/s",
+        "trained tokens times expected ESS per second",
+    ),
+    Metric("window_mean_lag", "float64", "versions", "lag, mean over batches of the batch mean"),
+    Metric(
+        "window_mean_expected_normalized_ess", "float64", "1", "expected normalized ESS, mean over batches"
+    ),
+    Metric("window_trainer_wait_seconds", "float64", "s", "time the trainer is idle"),
+    Metric("window_discarded_rollouts", "int64", "rollouts", "rollouts discarded as too old"),
+    Metric("window_mean_tokens", "float64", "tokens", "tokens of a trained rollout"),
+)
+METRIC_BY_NAME.update({metric.name: metric for metric in WINDOW_METRICS})
+WINDOW_NAMES = frozenset(metric.name for metric in WINDOW_METRICS)
+
+
 def metrics_of_options(options: Iterable[str]) -> tuple[Metric, ...]:
     """Return the metrics that some options bring, in the order of the table.
 

@@ -25,6 +25,8 @@ REACHED = 0  # every event up to the asked time has happened
 OUT_OF_BUDGET = 1  # call again
 # What to make larger before the next call.
 GROW_RING, GROW_GROUPS, GROW_BATCHES, GROW_TIMELINE, GROW_ROLLOUTS = range(2, 7)
+# What to answer (in ASKED) before the next call, of a run with rules of the user.
+ASKS_ADMISSION, ASKS_LENGTH = range(7, 9)
 
 # --- values of fields --------------------------------------------------------------------------------
 NO_ENVIRONMENT, ENVIRONMENT_LAW, ENVIRONMENT_PAIRED = range(3)  # parameters
@@ -289,6 +291,7 @@ GENERAL_STATE = _record(
     "held",  # slots that are kept by groups which a full queue did not take
     "held_head",  # these groups, in the order in which they became ready
     "held_tail",
+    "discarded_since",  # rollouts discarded as too old since the last recorded batch
     real=(*_BATCH_SUMS, "token_lag_sum"),  # tokens × token-weighted lag
 )
 
@@ -351,6 +354,39 @@ SLOT = _record(
     real=("version_work",),  # sum of newer versions × work
 )
 
+# --- questions that the general loop comes back with, where a user's own rule decides -----------------
+NO_ANSWER = -1
+ASKED = _record(
+    "admission",  # 1: the gate that stands open asks too
+    "length",  # 1: each rollout that starts asks
+    "answer",  # NO_ANSWER: none yet; else 1 or 0 for an admission, tokens for a length
+)
+ADMISSION_STATE = _record(
+    "groups",  # to be admitted at once
+    "version",
+    "published",
+    "publications",
+    "started_groups",
+    "running_groups",
+    "queued_groups",
+    "queued_tokens",
+    "in_flight_rollouts",
+    "in_flight_tokens",
+    "popped_batches",
+    "popped_groups",
+    "trained_batches",
+    real=("seconds",),
+)
+ROLLOUT_START = _record(
+    "number",
+    "group",
+    "member",
+    "law_tokens",  # what the configuration's law gives for these draws
+    "version",
+    "published",
+    real=("seconds", "uniform"),
+)
+
 # --- recorded rows -----------------------------------------------------------------------------------
 _BATCH = ("start", "end", "tokens", "rollouts", "lag_sum", "max_lag")
 _TIMELINE = ("time", "queue_tokens", "in_flight", "version", "published", "event")
@@ -359,7 +395,7 @@ _ESS = ("ess", "expected_ess")
 LEAN_BATCH = _record(*_BATCH, real=_ESS)
 LEAN_TIMELINE = _record(*_TIMELINE)
 LEAN_ROLLOUT = _record(*_ROLLOUT)
-GENERAL_BATCH = _record("update", *_BATCH, "groups", "dequeue_lag_sum", real=_ESS)
+GENERAL_BATCH = _record("update", *_BATCH, "groups", "dequeue_lag_sum", "discarded", real=_ESS)
 GENERAL_TIMELINE = _record(
     *_TIMELINE, "queue_groups", "running_groups", "idle_cause", "trainer_cause", "fetch_time", "held"
 )
@@ -437,7 +473,7 @@ class Tables(NamedTuple):
 
 
 class GeneralArrays(NamedTuple):
-    """All that a run of the general loop changes; `log_weights` and `picks` are scratch."""
+    """All that a run of the general loop changes; what is not saved: scratch, and the questions."""
 
     state: np.ndarray  # GENERAL_STATE[1]
     time_tree: np.ndarray  # int64[2 * leaves]: keys of rollouts and re-prefills that end at a known tick
@@ -454,6 +490,9 @@ class GeneralArrays(NamedTuple):
     rollout_rows: np.ndarray  # GENERAL_ROLLOUT[n]
     log_weights: np.ndarray  # float64[g * group_size]
     picks: np.ndarray  # int64[g]
+    asked: np.ndarray  # ASKED[1]
+    admission_state: np.ndarray  # ADMISSION_STATE[1]
+    rollout_start: np.ndarray  # ROLLOUT_START[1]
 
 
 def initial_state(kind: np.dtype) -> np.ndarray:

@@ -206,21 +206,14 @@ def _law_mean(parameters, starts, segments):
     """Return the law's mean in tokens; of a law by version the segments', by the rollouts that started."""
     if parameters.segments == 0:
         return parameters.mean_tokens
-    mean = math.nan
+    if parameters.segments == 1:
+        return segments[0].mean_tokens
     total = 0.0
     count = np.int64(0)
     for segment in range(segments.shape[0]):
-        if starts[segment] == 0:
-            continue
-        if count == 0:
-            mean = segments[segment].mean_tokens  # exactly, where it is the only one
-            total = mean * np.float64(starts[segment])
-            count = starts[segment]
-        else:
-            total += segments[segment].mean_tokens * np.float64(starts[segment])
-            count += starts[segment]
-            mean = total / np.float64(count)
-    return mean
+        total += segments[segment].mean_tokens * np.float64(starts[segment])
+        count += starts[segment]
+    return _ratio(total, np.float64(count))
 
 
 @jit

@@ -264,6 +264,8 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
         batch_rows[row].max_lag = lag_max
         batch_rows[row].groups = count
         batch_rows[row].dequeue_lag_sum = dequeue_lag_sum
+        batch_rows[row].discarded = state.discarded_since
+        state.discarded_since = 0
         batch_rows[row].ess = ess
         batch_rows[row].expected_ess = expected_ess
         state.batch_rows = row + 1

@@ -1,7 +1,7 @@
 """The command's root: names of sub-commands, exit codes, and errors without tracebacks.
 
 Exit codes: 0 done, 1 findings or partial failure, 2 usage, 3 cannot resume, 130/143 interrupted.
-Each sub-command lives in a module of its own, ``<name>_command`` (``ledger`` in a folder), which has one
+Each sub-command lives in a module of its own, ``<name>_command`` (groups in a folder), which has one
 ``click.Command`` called ``command``; it is imported only when it is asked for.
 """
 
@@ -21,10 +21,12 @@ SUBCOMMANDS: dict[str, str] = {
     "simulate": "Simulate one run and print what it reports.",
     "show": "Print a stored sweep's table.",
     "verify": "Check a stored sweep: checksums, and a sample of runs again.",
+    "compact": "Merge the small units of a finished store.",
     "report": "Write one offline HTML page about a stored sweep.",
     "recommend": "Choose a configuration under constraints.",
     "compare": "Run several systems' rules on the same rollouts.",
     "trace": "Write one run as a Chrome trace for Perfetto.",
+    "engine": "Fit an inference engine to a request log, or try one.",
     "ledger": "Memory, KV cache, weight sync and checkpoint sums.",
     "validate": "Check rollout records against the contract.",
     "drill": "Break and resume a run in several ways.",
@@ -32,11 +34,12 @@ SUBCOMMANDS: dict[str, str] = {
     "lab": "Run the ten sections of the lab, end to end.",
     "completion": "Print the shell's completion script.",
 }
+FOLDERS = ("engine", "ledger")
 
 
 def sub_command(name: str) -> click.Command:
     """Load a sub-command from its own module."""
-    place = "ledger.command" if name == "ledger" else f"{name}_command"
+    place = f"{name}.command" if name in FOLDERS else f"{name}_command"
     return import_module(f".{place}", __package__).command
 
 

@@ -81,17 +81,19 @@ def details(preset: Any) -> dict[str, Any]:
 
 
 def _list(rows: list[dict[str, Any]]) -> str:
-    from ..results.text import WIDTH, grid
+    from ..results.text import grid, terminal_width, wrapped
 
     bounds = [(row["lag_bound_at_defaults"], row["bound_kind_at_defaults"]) for row in rows]
     shown = ["none" if bound is None else f"{bound} {kind}" for bound, kind in bounds]
     lines = [[row["name"], bound, row["title"]] for row, bound in zip(rows, shown)]
     notes = [
-        "Lag bound: in versions, with the system's defaults. hard: holds for every",
-        "trained rollout; typical: a straggler may pass it; exact: the lag is this.",
+        wrapped(
+            "Lag bound: in versions, with the system's defaults. hard: holds for every trained rollout; "
+            "typical: a straggler may pass it; exact: the lag is this."
+        ),
         "lagsweep presets NAME explains one.",
     ]
-    table = grid(["preset", "lag bound", "what it follows"], lines, left=[0, 1, 2], width=WIDTH)
+    table = grid(["preset", "lag bound", "what it follows"], lines, left=[0, 1, 2], width=terminal_width())
     return "\n".join([table, "", *notes])
 
 
@@ -129,12 +131,12 @@ def _block(title: str, lines: list[str]) -> list[str]:
 def _wrapped(lines: list[str]) -> list[str]:
     import textwrap
 
-    from ..results.text import WIDTH
+    from ..results.text import terminal_width
 
     return [
         part
         for line in lines
-        for part in textwrap.wrap(line, WIDTH, initial_indent="  ", subsequent_indent="    ")
+        for part in textwrap.wrap(line, terminal_width(), initial_indent="  ", subsequent_indent="    ")
     ]
 
 

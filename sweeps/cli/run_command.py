@@ -15,8 +15,9 @@ from .config_flags import (
     config_options,
     preset_from_flags,
 )
+from .custom_argument import custom_option, read_custom
 from .failures import Stopped
-from .shared import INTERRUPTED_NOTE, executor_of, print_result, this_command
+from .shared import INTERRUPTED_NOTE, executor_of, print_result, program, this_command
 from .spec_arguments import spec_from_arguments
 
 
@@ -53,12 +54,16 @@ from .spec_arguments import spec_from_arguments
     "--masks", is_flag=True, default=None, help="Keep completed, trained and truncated masks of rollouts."
 )
 @click.option("--until", metavar="RULE", help="Add seeds only while needed: 'METRIC within 1%'.")
+@click.option(
+    "--windows", type=click.IntRange(min=1), metavar="N", help="Report by windows of N updates too."
+)
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option(
     "--executor", type=click.Choice(["threads", "serial"]), default="threads", help="Where runs are done."
 )
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--runs-per-unit", type=click.IntRange(min=1), help="Runs of a unit of work, for a new store.")
+@custom_option
 @click.option("--retry-failed", is_flag=True, help="Run failed runs again.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
 @click.option("--rerun", is_flag=True, help="Undo all that is stored, and run it again.")
@@ -83,6 +88,11 @@ def command(spec: str | None, **options: Any) -> int:
     )
     from ..store.store import store_folder
 
+    custom = read_custom(options["custom"])
+    if custom is not None:
+        from ..custom.custom import remember
+
+        sweep = sweep.replace(custom=remember(custom))
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
         from ..sweep.dry_run import dry_run_report
@@ -103,7 +113,9 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     with stop_at_safe_point() as stop:
         try:
             progress.note(f"store: {folder}")
-            with executor_of(options["executor"], options["dask"], options["threads"]) as executor:
+            # Rules of Python hold a lock that threads share, so each thread gets a process.
+            name = "processes" if sweep.custom and options["executor"] == "threads" else options["executor"]
+            with executor_of(name, options["dask"], options["threads"]) as executor:
                 dataset = run_into_store(
                     sweep,
                     folder,
@@ -124,5 +136,5 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
             note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
             raise Stopped(note, 1) from None
     code = print_result(dataset, folder, as_json=options["as_json"])
-    progress.note(f"store: {folder}\nto look at it: lagsweep report {shlex.quote(str(folder))}")
+    progress.note(f"store: {folder}\nto look at it: {shlex.join([program(), 'report', str(folder)])}")
     return code

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
 from .config_flags import changes_from_flags, preset_from_flags
 
+PROGRAM = "lagsweep"
 INTERRUPTED_NOTE = "stopped; what is finished is kept. To go on:"
 
 
@@ -30,9 +33,19 @@ def executor_of(
     return connect(dask, threads)
 
 
+def program() -> str:
+    """Return the program as it was called, so that what is printed can be pasted."""
+    called = sys.argv[0] if sys.argv else ""
+    if Path(called).name != PROGRAM or os.sep not in called:
+        return PROGRAM
+    found = shutil.which(PROGRAM)
+    on_path = found is not None and os.path.realpath(found) == os.path.realpath(called)
+    return PROGRAM if on_path else called
+
+
 def this_command() -> str:
     """Return the command line that was typed, to be given again."""
-    return shlex.join(["lagsweep", *sys.argv[1:]])
+    return shlex.join([program(), *sys.argv[1:]])
 
 
 def config_from_options(options: dict[str, Any]) -> Any:
@@ -56,8 +69,8 @@ def tell_compiling(config: Any, quiet: bool) -> None:
         click.echo(COMPILING, err=True)
 
 
-def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
-    """Print a result's table, or its facts as JSON; gives the exit code: 1 if runs failed."""
+def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = "") -> int:
+    """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
     from ..results.frontier import frontier
 
     status = dataset["status"].values
@@ -68,6 +81,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
             "store": str(folder),
             "fingerprint": dataset.attrs["fingerprint"],
             "complete": bool(dataset.attrs["complete"]),
+            **({"content": content} if content else {}),
             "runs": counts,
             "drift_per_version": found.drift_per_version,
             "baseline": found.baseline or None,
@@ -76,6 +90,8 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
         click.echo(json_text(facts))
     else:
         click.echo(str(found))
+        if content:
+            click.echo(f"content {content}: the same for every store of the same runs")
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
     for line in remarks(dataset):
@@ -114,6 +130,8 @@ def remarks(dataset: Any) -> list[str]:
         first = int(untrained.values.ravel().argmax())
         short = too_short_for_an_update(spec.config(first))
         lines += [f"note: the run is too short in the first of them: {short}"] if short else []
+    if spec.custom is not None:
+        lines.append(f"note: with rules of your own: {spec.custom.describe()}")
     lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]
     if spec.baseline and "baseline_status" not in dataset:
         lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")

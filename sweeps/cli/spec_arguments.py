@@ -34,7 +34,8 @@ def spec_from_arguments(
     base_changes, axis_changes : mapping
         From flags.
     options : mapping
-        ``seeds``, ``where``, ``name``, ``baseline``, ``tables``, ``masks``, ``until``; None where not given.
+        ``seeds``, ``where``, ``name``, ``baseline``, ``tables``, ``masks``, ``until``, ``windows``;
+        None where not given.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def _top_changes(options: Mapping[str, Any]) -> dict[str, Any]:
         changes["constraints"] = list(options["where"])
     if options["tables"] is not None:
         changes["tables"] = [part.strip() for part in options["tables"].split(",") if part.strip()]
-    for key in ("name", "baseline", "masks", "until"):
+    for key in ("name", "baseline", "masks", "until", "windows"):
         if options[key] is not None:
             changes[key] = options[key]
     return changes

@@ -11,6 +11,7 @@ import click
 from ...kernels.errors import ConfigError
 from ..json_text import json_text
 from .config_flags import config_options
+from .custom_argument import custom_option, read_custom
 from .shared import config_from_options, tell_compiling
 from .store_argument import store_argument
 
@@ -35,6 +36,7 @@ TABLES = ("batches", "timeline", "rollouts")
 @click.option("--batches", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per update.")
 @click.option("--timeline", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per event.")
 @click.option("--rollouts", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per rollout.")
+@custom_option
 @click.option("--preset", metavar="NAME", help="Start from the rules of a real system (lagsweep presets).")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr.")
@@ -100,6 +102,8 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 
     if options["cell"] is not None:
         raise ConfigError("--cell", "needs a store", options["cell"], "Write lagsweep trace STORE --cell ….")
+    if options["custom"] is not None:
+        raise ConfigError("--custom", "needs a store", options["custom"], "Use simulate_custom in Python.")
     config = config_from_options(options)
     check_size_before(config, most)
     tell_compiling(config, options["quiet"])
@@ -107,8 +111,9 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 
 
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
+    from ..custom.custom import remember
     from ..spec.carried import config_at
-    from ..store.replay import replay
+    from ..store.replay import refuse_older_model, replay
     from ..store.store import open_sweep
     from ..trace.trace import check_size_before
     from .cell_arguments import read_cell
@@ -127,8 +132,10 @@ def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, d
     dataset = open_sweep(store)
     cell = read_cell(options["cell"])
     config = config_at(dataset, cell)
+    remember(read_custom(options["custom"]))
     check_size_before(config, most)
     tell_compiling(config, options["quiet"])
+    refuse_older_model(dataset)
     again = replay(dataset, cell, seed)
     about = {
         "store": str(store),

@@ -9,7 +9,9 @@ import click
 
 from ..json_text import json_text
 from .cell_arguments import read_cell
+from .custom_argument import custom_option, read_custom
 from .failures import Stopped
+from .shared import program
 from .store_argument import store_argument
 
 
@@ -20,6 +22,7 @@ from .store_argument import store_argument
 )
 @click.option("--all", "everything", is_flag=True, help="Do every run again.")
 @click.option("--cell", metavar="ID|AXIS=VALUE,…", help="Do the runs of this cell again.")
+@custom_option
 @click.option(
     "--repair",
     is_flag=True,
@@ -33,6 +36,7 @@ def command(
     sample: int,
     everything: bool,
     cell: str | None,
+    custom: str | None,
     repair: bool,
     threads: int | None,
     as_json: bool,
@@ -43,6 +47,7 @@ def command(
     Exit code 0: all is as it must be, or is repaired; 1: findings.
     """
     from ..execute.progress import progress_for_terminal
+    from ..results.text import wrapped
     from ..runs.many import Cancelled
     from ..store.repair import repair_store
     from ..store.verify import verify_store
@@ -56,6 +61,7 @@ def command(
                 everything=everything,
                 cell=None if cell is None else read_cell(cell),
                 threads=threads,
+                custom=read_custom(custom),
                 progress=progress_for_terminal(quiet=quiet),
                 cancel=stop.event,
             )
@@ -70,6 +76,7 @@ def command(
             "units_done": report.units_done,
             "chunks": report.chunks,
             "runs_checked": report.runs_checked,
+            "content": report.content,
             "findings": [vars(finding) for finding in report.findings],
             **({"repairs": report.repairs} if repair else {}),
         }
@@ -82,12 +89,14 @@ def command(
         state = "complete" if report.complete else "incomplete"
         verdict = "sound" if report.sound else f"{len(report.findings)} findings"
         click.echo(
-            f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
-            f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
+            wrapped(
+                f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
+                f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
+            )
         )
-    for note in report.notes:
+    for note in (*report.notes, *([f"content {report.content}"] if report.content else [])):
         click.echo(f"note: {note}", err=True)
     if report.findings and not repair:
-        way_out = f"lagsweep verify {shlex.quote(str(store))} --repair"
+        way_out = shlex.join([program(), "verify", str(store), "--repair"])
         click.echo(f"to mend it: {way_out}, then the run's command", err=True)
     return 1 if report.left else 0

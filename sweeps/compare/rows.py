@@ -13,7 +13,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
-from .systems import systems_of
+from .systems import baseline_ends, systems_of
 
 if TYPE_CHECKING:
     import xarray
@@ -48,6 +48,7 @@ SLOT_SHARES = {
     "slots_idle_limits": "slots_limits_seconds",
     "slots_held": "slots_held_seconds",
 }
+SPEEDS = ("trained_tokens_per_second", "effective_tokens_per_second")
 OTHER_SHARES = ("wasted_share", "rollouts_per_batch")
 COMPARED = (*MEANS, *OTHER_SHARES, *TRAINER_SHARES, *SLOT_SHARES)
 # Lags shown: (name, first, last).
@@ -134,7 +135,8 @@ def comparison_rows(
     -------
     list of dict
         One per system: ``<name>`` and ``<name>_half_width`` for each mean, ``<name>_difference`` and its
-        half width against the chosen system, ``<name>_ratio`` of the means, and the lags of all seeds.
+        half width against the chosen system, ``<name>_ratio`` of the means, and the lags of all seeds. With
+        the baseline at both ends of ``training_scaling`` also ``<speed>_speedup``, its smallest and largest.
 
     Raises
     ------
@@ -161,7 +163,21 @@ def comparison_rows(
             row[f"{name}_difference"], row[f"{name}_difference_half_width"] = _pair(difference)
             row[f"{name}_ratio"] = float(own[0] / other[0]) if other[0] else float("nan")
         rows.append(row | _lags(ds, position) | _ends(ds, position))
+    _add_speedups(rows, baseline_ends(systems))
     return rows
+
+
+def _add_speedups(rows: list[dict[str, Any]], ends: Sequence[int]) -> None:
+    """Add each system's speed over the baseline's, from the less to the more favourable of its two ends."""
+    for place, row in enumerate(rows):
+        if ends and place not in ends:
+            for name in SPEEDS:
+                ratios = [_ratio(row[name], rows[end][name]) for end in ends]
+                row[f"{name}_speedup"] = sorted(ratios)
+
+
+def _ratio(value: float, other: float) -> float:
+    return value / other if other else float("nan")
 
 
 def _lags(ds: xarray.Dataset, position: int) -> dict[str, Any]:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     import xarray
 
 BASELINE = "synchronous_colocated"
+# More GPUs train faster by an exponent between these, measured: the baseline is run at both ends. The upper
+# end is the preset's default.
+LEAST_SCALING = {"training_scaling": 0.2}
+LEAST_LABEL = "colocated at 0.2"
 NAME = "comparison"
 # What is compared when nothing is said: a batch of 16 prompts × 8 rollouts of a reasoning model, 256 slots on
 # engines that slow down as they fill (40 tokens/s alone, 13 with all slots), and a trainer that is about as
@@ -107,7 +111,8 @@ def compared_systems(
     workload : mapping, optional
         Fields that differ from ``DEFAULT_WORKLOAD``, for all systems.
     baseline : bool
-        Add a synchronous loop on all GPUs, unless it is among them.
+        Add a synchronous loop on all GPUs, unless it is among them: once with training that is faster in
+        proportion to the GPUs, once with ``training_scaling`` 0.2.
 
     Raises
     ------
@@ -118,7 +123,7 @@ def compared_systems(
     --------
     >>> systems = compared_systems([("areal", {}), ("areal", {"max_head_offpolicyness": 2})])
     >>> [system.label for system in systems]
-    ['areal 1', 'areal 2', 'synchronous_colocated']
+    ['areal 1', 'areal 2', 'synchronous_colocated', 'colocated at 0.2']
     """
     rule, way_out = "must be pairs of (preset, knobs)", "Write ('areal', {})."
     pairs = [listed("systems", pair, way_out, rule=rule) for pair in listed("systems", named, way_out)]
@@ -127,7 +132,7 @@ def compared_systems(
     wanted = [(find_preset(name).name, mapping_of("knobs", knobs, way_out)) for name, knobs in pairs]
     workload = mapping_of("workload", workload, "Give names of fields.")
     if flag_of("baseline", baseline) and BASELINE not in [name for name, _ in wanted]:
-        wanted.append((BASELINE, {}))
+        wanted += [(BASELINE, {}), (BASELINE, dict(LEAST_SCALING))]
     if len(wanted) < 2:
         way_out = "Name two presets or more; `lagsweep presets` lists them."
         raise ConfigError("systems", "must be at least two", [name for name, _ in wanted], way_out)
@@ -158,15 +163,25 @@ def _system(name: str, knobs: dict[str, Any], common: Mapping[str, Any]) -> Syst
 
 
 def _numbered(systems: list[System]) -> list[System]:
-    """Return systems of one preset numbers, in the order given."""
+    """Give systems of one preset numbers, in the order given; the baseline's ends are told by their knob."""
     presets = [system.preset for system in systems]
+    both_ends = len(baseline_ends(systems)) == 2
     numbered = []
     for position, system in enumerate(systems):
         label = system.preset
-        if presets.count(label) > 1:
+        if label == BASELINE and both_ends:
+            label = LEAST_LABEL if system.knobs else BASELINE
+        elif presets.count(label) > 1:
             label = f"{label} {presets[: position + 1].count(label)}"
         numbered.append(replace(system, label=label))
     return numbered
+
+
+def baseline_ends(systems: Sequence[System]) -> list[int]:
+    """Return the places of the baseline at least and at full scaling; empty unless it is these two."""
+    found = [place for place, system in enumerate(systems) if system.preset == BASELINE]
+    knobs = [systems[place].knobs for place in found]
+    return found if knobs in ([{}, LEAST_SCALING], [LEAST_SCALING, {}]) else []
 
 
 def comparison_spec(systems: Sequence[System], seeds: Sequence[int] | int, name: str = NAME) -> SweepSpec:

@@ -1,4 +1,4 @@
-"""A comparison of systems as text: tables of at most 80 columns, and what they assume."""
+"""A comparison of systems as text: tables that fit the terminal, and what they assume."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from ..laws.lengths import LengthLaw
 from ..results.numbers import formatted
-from ..results.text import WIDTH, grid
+from ..results.text import grid, terminal_width, wrapped
 from ..results.words import CAUSES
-from .rows import LAG_COLUMNS, SLOT_SHARES, TRAINER_SHARES
+from .rows import LAG_COLUMNS, SLOT_SHARES, SPEEDS, TRAINER_SHARES
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -36,7 +36,7 @@ def difference_text(row: Mapping[str, Any], name: str, form: str = "", *, relati
 
 
 def _table(title: str, header: list[str], lines: list[list[str]]) -> list[str]:
-    return [title, grid(header, lines, left=[0]), ""]
+    return [wrapped(title), grid(header, lines, left=[0]), ""]
 
 
 def speed_lines(rows: Rows) -> list[list[str]]:
@@ -160,15 +160,34 @@ def notes(rows: Rows, workload: str, drift_per_version: float, confidence: float
         "effective tokens are tokens times it.",
         "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "
         "law's mean.",
+        *_speedups(rows),
         *_warnings(rows),
     ]
+
+
+def _speedups(rows: Rows) -> list[str]:
+    """State speed-ups as ranges, since nobody knows how much faster more GPUs would train."""
+    names = [f"{name}_speedup" for name in SPEEDS]
+    said = [
+        f"{row['label']} {_times(row[names[0]])} (effective {_times(row[names[1]])})"
+        for row in rows
+        if names[0] in row
+    ]
+    if not said:
+        return []
+    ends = "its training as fast as all GPUs in proportion (training_scaling 1), and to the power 0.2"
+    return [f"Tokens/s over the colocated baseline, {ends}: {'; '.join(said)}."]
+
+
+def _times(ends: Sequence[float]) -> str:
+    return " to ".join(f"{formatted(end, '.2f')}×" for end in ends)
 
 
 def _wrapped(rows: Rows, workload: str, drift: float, confidence: float) -> list[str]:
     left_out = "A column of time in which no system has anything is left out."
     texts = notes(rows, workload, drift, confidence)
     texts[2] = f"{texts[2]} {left_out}"
-    return [line for text in texts for line in textwrap.wrap(text, WIDTH)]
+    return [line for text in texts for line in textwrap.wrap(text, terminal_width())]
 
 
 def _legend(rows: Rows) -> list[str]:
@@ -179,7 +198,7 @@ def _legend(rows: Rows) -> list[str]:
         if row["knobs"]
         for line in textwrap.wrap(
             f"{row['label']}: {knobs_text(row['knobs'])}",
-            WIDTH,
+            terminal_width(),
             subsequent_indent="  ",
         )
     ]

@@ -1,0 +1,1 @@
+"""Inference engines beside measurements: request logs read, engines fitted and shown."""

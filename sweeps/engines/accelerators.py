@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...kernels.errors import ConfigError, Finding, nearest
-from ..checks import RealNumber, checked
+from ..checks import RealNumber, checked, text_of
 from ..user_files import decoded, parse_json, read_bytes
 
 _FILE = files("lagsweep.sweeps.engines") / "accelerator_data" / "accelerators.json"
@@ -96,7 +96,10 @@ def load_accelerator(name_or_path: str | Path) -> Accelerator:
     >>> load_accelerator("h100").name
     'H100-SXM'
     """
-    text = str(name_or_path)
+    way_out = "Name a shipped card, or a JSON file with your own row."
+    text = str(
+        name_or_path if isinstance(name_or_path, Path) else text_of("accelerator", name_or_path, way_out)
+    )
     known = {
         name.lower(): card for card in shipped_accelerators().values() for name in (card.name, *card.aliases)
     }

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from ...kernels.errors import ConfigError, nearest
@@ -27,9 +28,10 @@ from ...kernels.memory.kv_layers import hybrid_kv_cache_bytes
 from ...kernels.memory.parameter_ranks import parameters_on_rank
 from ...kernels.memory.parameters import parameter_count
 from ...kernels.memory.shapes import ModelShape, model_kv_layers
-from ..memory.models import ModelRecord
+from ..checks import WholeNumber, checked, flag_of, text_of
+from ..memory.models import ModelRecord, load_model
 from ..memory.parts import ENGINE_FORMATS
-from .accelerators import Accelerator
+from .accelerators import Accelerator, load_accelerator
 
 CACHE_FORMATS: dict[str, float] = {"bf16": 2, "fp8": 1}
 _PCIE_CALL_SECONDS = 20e-6  # one small all-reduce over PCIe; over NVLink it is inside h
@@ -68,7 +70,7 @@ class Prior:
 
     def value(self, place: float) -> float:
         """Return the parameter at a place of the fit's scale."""
-        return abs(place) if self.is_share else math.exp(place)
+        return max(0.0, place) if self.is_share else math.exp(place)
 
 
 def priors_of(shape: ModelShape) -> tuple[Prior, ...]:
@@ -84,11 +86,11 @@ def priors_of(shape: ModelShape) -> tuple[Prior, ...]:
     if shape.experts is not None:
         layer, prefill = ((110e-6, 60e-6, 160e-6), (0.2, 0.1, 0.4))
     return (
-        Prior("layer_seconds", "fixed time of a layer", *layer, "s"),
-        Prior("weight_efficiency", "share of the bandwidth, weights", 0.9, 0.85, 0.95),
-        Prior("cache_efficiency", "share of the bandwidth, cache", 0.6, 0.3, 0.9),
-        Prior("prefill_efficiency", "share of the arithmetic, prefill", *prefill),
-        Prior("rollout_share", "share of a rollout's arithmetic that shows", 0.0, 0.0, 1.0),
+        Prior("layer_seconds", "a layer's own time", *layer, "s"),
+        Prior("weight_efficiency", "bandwidth used, weights", 0.9, 0.85, 0.95),
+        Prior("cache_efficiency", "bandwidth used, cache", 0.6, 0.3, 0.9),
+        Prior("prefill_efficiency", "arithmetic used, prefill", *prefill),
+        Prior("rollout_share", "rollout's work that shows", 0.0, 0.0, 1.0),
     )
 
 
@@ -120,9 +122,12 @@ class Deployment:
 
     def __post_init__(self) -> None:
         """Check what the parts say of each other."""
+        for name in ("tensor_parallel", "engines"):
+            object.__setattr__(self, name, checked(WholeNumber, name, getattr(self, name), low=1, high=4096))
+        flag_of("expert_parallel", self.expert_parallel)
         for name, table in (("engine_format", ENGINE_FORMATS), ("cache_format", CACHE_FORMATS)):
             given = getattr(self, name)
-            if given not in table:
+            if not isinstance(given, str) or given not in table:
                 way_out = nearest(given, table) or "Choose one."
                 raise ConfigError(name, f"must be one of {', '.join(table)}", given, way_out)
         if self.expert_parallel and self.shape.experts is None:
@@ -202,7 +207,7 @@ class Deployment:
         return calls * _PCIE_CALL_SECONDS, calls * 2 * self.shape.hidden_size / card.link_bytes_per_second
 
     def coefficients(self, parameters: Any, rollouts: float) -> dict[str, float]:
-        """Return an engine's coefficients at some efficiencies.
+        """Return an engine's coefficients at some efficiencies, as plain floats.
 
         Parameters
         ----------
@@ -229,3 +234,31 @@ class Deployment:
             "step_seconds_per_context_token": self.cache_bytes_per_token / (bandwidth * cache),
             "prefill_seconds_per_token": arithmetic / prefill,
         }
+
+
+def deployment_of(
+    model: str | Path | ModelRecord, accelerator: str | Path | Accelerator, **options: Any
+) -> Deployment:
+    """Build a deployment from names.
+
+    Raises
+    ------
+    ConfigError
+        For a model or card that is not known, and options that do not fit.
+
+    Examples
+    --------
+    >>> deployment_of("Llama-3.1-8B", "H100").cache_bytes_per_token
+    131072.0
+    """
+    if not isinstance(model, ModelRecord):
+        model = load_model(_name("model", model, "Name a shipped model, or a path to a config.json."))
+    if not isinstance(accelerator, Accelerator):
+        way_out = "Name a shipped card, or a JSON file with your own row."
+        accelerator = load_accelerator(_name("accelerator", accelerator, way_out))
+    return Deployment(model=model, accelerator=accelerator, **options)
+
+
+def _name(field: str, value: Any, way_out: str) -> str | Path:
+    """Check that something is a text or a path."""
+    return value if isinstance(value, Path) else text_of(field, value, way_out)

@@ -267,7 +267,7 @@ def unit_in_memory(plain: str, part_name: str, unit: tuple[int, ...]) -> Any:
     part = next(part for part in plan_parts(spec) if part.name == part_name)
     start, stop = part.layout.box(unit)[-1]
     cells = len(part.layout.cells(unit))
-    arrays = empty_arrays(part.metrics, cells, stop - start, lag_counts=part.keep_lag_counts)
+    arrays = empty_arrays(part, cells, stop - start)
     work = UnitWork(part, tuple(unit), arrays, np.ones((cells, stop - start), bool), recording(spec, part))
     run_here(work)
     return work.arrays

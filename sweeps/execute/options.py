@@ -22,7 +22,7 @@ class DaskClient(Protocol):
         ...
 
 
-Executor: TypeAlias = Literal["threads", "serial"] | DaskClient
+Executor: TypeAlias = Literal["threads", "serial", "processes"] | DaskClient
 Observer: TypeAlias = Progress | Callable[[int, int], object] | bool
 
 

@@ -15,14 +15,17 @@ from functools import cached_property
 
 import numpy as np
 
-from ...kernels.pipeline.metrics import LAG_BINS, METRICS, Metric
+from ...kernels.pipeline.metrics import LAG_BINS, METRICS, WINDOW_METRICS, WINDOW_NAMES, Metric
 from ..config.config import PipelineConfig
+from ..custom.custom import CustomIdentity
+from ..runs.windows import NO_WINDOWS, Windows
 from ..spec.cells import configs_of, unchecked_config
 from ..spec.design import Design
 from ..spec.identity import cell_ids
 from ..spec.spec import SweepSpec
 from ..spec.stopping import FIRST_LOOK, reported_metrics
-from .units import EVENT_SECONDS, Layout, choose_chunks, default_unit_runs
+from ..spec.windows import windows_of
+from .units import EVENT_SECONDS, MOST_UNIT_RUNS, Layout, choose_chunks, default_unit_runs
 
 CELLS = "cells"
 BASELINE = "baseline"
@@ -53,6 +56,9 @@ class Part:
         In front of every variable's name.
     layout : Layout
     keep_lag_counts : bool
+    windows : Windows
+    custom : CustomIdentity, optional
+        Which rules and metrics of the user's own its runs have.
     """
 
     name: str
@@ -64,6 +70,20 @@ class Part:
     prefix: str
     layout: Layout
     keep_lag_counts: bool
+    windows: Windows = NO_WINDOWS
+    custom: CustomIdentity | None = None
+
+    @property
+    def variables(self) -> tuple[Metric, ...]:
+        """Its metrics, and those of windows where it has some."""
+        return (*self.metrics, *(WINDOW_METRICS if self.windows.count else ()))
+
+    def tail_of(self, variable: str) -> tuple[int, ...]:
+        """Return the sizes of a variable's dimensions after the seeds: lags, or windows."""
+        name = variable.removeprefix(self.prefix)
+        if name == "lag_counts":
+            return (LAG_BINS,)
+        return (self.windows.count,) if name in WINDOW_NAMES else ()
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -133,6 +153,8 @@ def _part(
         prefix=BASELINE_PREFIX if is_baseline else "",
         layout=Layout((*design.shape, seeds), chunks),
         keep_lag_counts=not is_baseline,
+        windows=NO_WINDOWS if is_baseline else windows_of(spec),
+        custom=spec.custom.without_metrics if spec.custom and is_baseline else spec.custom,
     )
 
 
@@ -172,11 +194,16 @@ def guessed_run_seconds(base: PipelineConfig, design: Design) -> float:
 
 def wanted_unit_runs(spec: SweepSpec) -> int:
     """Choose how many runs a unit has: about two seconds of work, and rows that fit well into memory."""
-    runs = default_unit_runs(guessed_run_seconds(spec.base, spec.design))
-    if spec.tables or spec.masks:
-        # A run has about two events a rollout; batches have fewer rows, but then there is room.
-        runs = min(runs, max(1, int(UNIT_ROWS / max(1.0, 2 * guessed_rollouts(spec.base, spec.design)))))
-    return runs
+    return min(default_unit_runs(guessed_run_seconds(spec.base, spec.design)), most_unit_runs(spec))
+
+
+def most_unit_runs(spec: SweepSpec) -> int:
+    """Tell how many runs a unit may have, that its values and its rows fit well into memory."""
+    if not (spec.tables or spec.masks):
+        return MOST_UNIT_RUNS
+    # A run has about two events a rollout; batches have fewer rows, but then there is room.
+    rows = max(1.0, 2 * guessed_rollouts(spec.base, spec.design))
+    return min(MOST_UNIT_RUNS, max(1, int(UNIT_ROWS / rows)))
 
 
 def total_runs(parts: Sequence[Part]) -> int:
@@ -187,6 +214,11 @@ def total_runs(parts: Sequence[Part]) -> int:
 def bytes_in_memory(parts: Sequence[Part]) -> int:
     """Tell how many bytes the variables of all parts take, uncompressed."""
     return sum(
-        math.prod(part.layout.shape) * (8 * len(part.metrics) + 1 + (8 * LAG_BINS) * part.keep_lag_counts)
+        math.prod(part.layout.shape)
+        * (
+            8 * sum(math.prod(part.tail_of(metric.name)) for metric in part.variables)
+            + 1
+            + (8 * LAG_BINS) * part.keep_lag_counts
+        )
         for part in parts
     )

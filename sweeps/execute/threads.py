@@ -19,7 +19,7 @@ import numpy as np
 from ...kernels.errors import ConfigError, nearest
 from ..checks import WholeNumber, checked
 from ..config.config import PipelineConfig
-from ..runs.many import Cancelled
+from ..runs.many import BatchResult, Cancelled
 from .progress import Progress
 from .units import rectangles, tiles
 from .work import UnitWork, run_block
@@ -27,9 +27,11 @@ from .work import UnitWork, run_block
 BLOCK_SECONDS = 0.08
 SHARES_LEFT = 8  # a block is at most this fraction of a thread's share of what is left
 EXECUTORS = ("threads", "serial")
+PROCESSES = "processes"  # of sweeps with rules of the user's own alone: the kernels release the GIL
 _POLL_SECONDS = 0.2  # how often the main thread looks up, so that Ctrl-C is seen
 
 UnitDone = Callable[[UnitWork], None]
+RunBlock = Callable[..., BatchResult]
 
 
 def default_threads() -> int:
@@ -62,8 +64,8 @@ def thread_count(executor: Any, threads: int | None) -> int | None:
         If it is none of these.
     """
     count = checked_threads(threads)
-    if isinstance(executor, str) and executor in ("threads", "serial"):
-        return count if executor == "threads" else 0
+    if isinstance(executor, str) and executor in (*EXECUTORS, PROCESSES):
+        return 0 if executor == "serial" else count
     if hasattr(executor, "scheduler_info") and hasattr(executor, "submit"):
         return None
     hint = nearest(executor, EXECUTORS) if isinstance(executor, str) else ""
@@ -140,6 +142,7 @@ def run_units(
     progress: Progress,
     cancel: threading.Event,
     run_seconds: float = 1e-3,
+    run: RunBlock = run_block,
 ) -> None:
     """Run units to their ends; `unit_done` is called with each, in whichever thread finished it.
 
@@ -157,6 +160,8 @@ def run_units(
         When set, what is under way stops within half a second and does not count.
     run_seconds : float
         A first guess of one run's seconds.
+    run : callable
+        Runs one block, as :func:`.work.run_block`; in another process, where it says so.
 
     Raises
     ------
@@ -165,10 +170,10 @@ def run_units(
     """
     feed = _Feed(works, runs, max(1, threads), run_seconds)
     if threads == 0:
-        _run_blocks(feed, unit_done, progress, cancel)
+        _run_blocks(feed, unit_done, progress, cancel, run)
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="lagsweep") as pool:
-        futures = [pool.submit(_run_blocks, feed, unit_done, progress, cancel) for _ in range(threads)]
+        futures = [pool.submit(_run_blocks, feed, unit_done, progress, cancel, run) for _ in range(threads)]
         try:
             pending = set(futures)
             while pending:
@@ -183,7 +188,9 @@ def run_units(
         raise error
 
 
-def _run_blocks(feed: _Feed, unit_done: UnitDone, progress: Progress, cancel: threading.Event) -> None:
+def _run_blocks(
+    feed: _Feed, unit_done: UnitDone, progress: Progress, cancel: threading.Event, run: RunBlock
+) -> None:
     while True:
         if cancel.is_set():
             raise Cancelled("the sweep was asked to stop")
@@ -199,7 +206,8 @@ def _run_blocks(feed: _Feed, unit_done: UnitDone, progress: Progress, cancel: th
 
         work, count = block.work, len(block.cells) * len(block.seeds)
         began = time.perf_counter()
-        result = run_block(block.configs, work.seeds[block.seeds], work.record, cancel, tell)
+        seeds = work.seeds[block.seeds]
+        result = run(block.configs, seeds, work.record, cancel, tell, work.part.custom)
         seconds = time.perf_counter() - began
         progress.advance(count - told)
         progress.block(work.name, count, seconds)

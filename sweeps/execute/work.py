@@ -6,12 +6,14 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from ...kernels.pipeline.metrics import LAG_BINS, Metric
+from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
-from ..runs.many import BatchResult, Cancelled, Record, empty_result, simulate_batch
+from ..custom.custom import CustomIdentity
+from ..runs.many import BatchResult, Cancelled, CellsOf, Record, empty_result, simulate_batch
 from ..runs.status import DONE, EXCLUDED, FAILED
 from ..spec.cells import describe_cell
 from ..spec.spec import SweepSpec
@@ -37,7 +39,7 @@ class UnitArrays:
 
     Attributes
     ----------
-    metrics : dict of ndarray, each (cells, seeds)
+    metrics : dict of ndarray, each (cells, seeds), those of windows (cells, seeds, windows)
     lag_counts : ndarray of int64, (cells, seeds, 65), or None
     status : ndarray of uint8, (cells, seeds)
     failures : dict
@@ -53,13 +55,16 @@ class UnitArrays:
     tables: dict[str, list[dict[str, np.ndarray]]] = field(default_factory=dict)
 
 
-def empty_arrays(metrics: Sequence[Metric], cells: int, seeds: int, *, lag_counts: bool) -> UnitArrays:
-    """Make arrays in which nothing is done: -1, NaN, status 0."""
+def empty_arrays(part: Part, cells: int, seeds: int) -> UnitArrays:
+    """Make arrays for some runs of a part in which nothing is done: -1, NaN, status 0."""
     return UnitArrays(
         metrics={
-            metric.name: np.full((cells, seeds), fill_value(metric.dtype), metric.dtype) for metric in metrics
+            metric.name: np.full(
+                (cells, seeds, *part.tail_of(metric.name)), fill_value(metric.dtype), metric.dtype
+            )
+            for metric in part.variables
         },
-        lag_counts=np.zeros((cells, seeds, LAG_BINS), np.int64) if lag_counts else None,
+        lag_counts=np.zeros((cells, seeds, LAG_BINS), np.int64) if part.keep_lag_counts else None,
         status=np.zeros((cells, seeds), np.uint8),
     )
 
@@ -114,7 +119,8 @@ class UnitWork:
         for name, values in arrays.metrics.items():
             source = result.metrics.get(name)
             if source is not None:
-                values[at] = np.where(done, source, fill_value(values.dtype.str))
+                ran = done.reshape(*done.shape, *(1,) * (values.ndim - 2))
+                values[at] = np.where(ran, source, fill_value(values.dtype.str))
         if arrays.lag_counts is not None:
             arrays.lag_counts[at] = np.where(done[:, :, None], result.lag_counts, 0)
         arrays.status[at] = result.status
@@ -138,20 +144,37 @@ def run_block(
     record: Record,
     cancel: threading.Event | None,
     on_progress: Callable[[int], None] | None = None,
+    custom: CustomIdentity | None = None,
 ) -> BatchResult:
     """Run configurations at seeds; a run that raises becomes a failure of that run, and the rest go on.
 
     What the machine lacks (memory, a disk, a file) is no run's failure: another machine would do the run. It
     ends the sweep, and the run stays undone.
     """
+    cells_of = None if custom is None else custom_cells(custom)
     try:
-        return simulate_batch(configs, seeds, record=record, cancel=cancel, on_progress=on_progress)
+        return simulate_batch(
+            configs, seeds, record=record, cancel=cancel, on_progress=on_progress, cells_of=cells_of
+        )
     except (Cancelled, MemoryError, OSError):
         raise
     except Exception as error:
         if len(configs) * len(seeds) == 1:
             return _failed(configs, error)
-    return _one_by_one(configs, seeds, record, cancel)
+    return _one_by_one(configs, seeds, record, cancel, custom)
+
+
+def custom_cells(custom: CustomIdentity) -> CellsOf:
+    """Return what runs configurations with rules of the user's own.
+
+    Raises
+    ------
+    ConfigError
+        If their code was not given in this process.
+    """
+    from ..custom.run import CustomCells
+
+    return partial(CustomCells, custom.code())
 
 
 def _failed(configs: Sequence[PipelineConfig], error: Exception) -> BatchResult:
@@ -165,18 +188,21 @@ def _failed(configs: Sequence[PipelineConfig], error: Exception) -> BatchResult:
 
 
 def _one_by_one(
-    configs: Sequence[PipelineConfig], seeds: np.ndarray, record: Record, cancel: threading.Event | None
+    configs: Sequence[PipelineConfig],
+    seeds: np.ndarray,
+    record: Record,
+    cancel: threading.Event | None,
+    custom: CustomIdentity | None,
 ) -> BatchResult:
     whole = empty_result(len(configs), len(seeds))
     tables: dict[str, list[dict[str, np.ndarray]]] = {}
     for i, config in enumerate(configs):
         for j in range(len(seeds)):
-            one = run_block([config], seeds[j : j + 1], record, cancel)
+            one = run_block([config], seeds[j : j + 1], record, cancel, None, custom)
             for name, values in one.metrics.items():
                 if name not in whole.metrics:
-                    whole.metrics[name] = np.full(
-                        whole.status.shape, fill_value(values.dtype.str), values.dtype
-                    )
+                    shape = (*whole.status.shape, *values.shape[2:])
+                    whole.metrics[name] = np.full(shape, fill_value(values.dtype.str), values.dtype)
                 whole.metrics[name][i, j] = values[0, 0]
             whole.lag_counts[i, j] = one.lag_counts[0, 0]
             whole.status[i, j] = one.status[0, 0]
@@ -212,6 +238,7 @@ def recording(spec: SweepSpec, part: Part) -> Record:
         batches="batches" in tables,
         timeline="timeline" in tables,
         rollouts="rollouts" in tables or (spec.masks and part.name == CELLS),
+        windows=part.windows,
     )
 
 
@@ -230,4 +257,4 @@ def one_unit(part: Part) -> Part:
 
 def new_arrays(part: Part) -> UnitArrays:
     """Make the arrays of a whole part."""
-    return empty_arrays(part.metrics, part.design.size, len(part.seeds), lag_counts=part.keep_lag_counts)
+    return empty_arrays(part, part.design.size, len(part.seeds))

@@ -191,7 +191,7 @@ def _frontier(content: Content) -> tuple[Sentences, Table | None]:
         lines.append([str(one.number), *(number(row[name]) for name in axes), *figures])
     cells = [*([] if found.baseline is None else [None]), *(one.cell for one in content.shown)]
     caption = (
-        f"{found.on_frontier().height:,} of {found.frame.height:,} configurations are on the frontier of "
+        f"{found.on_frontier().height:,} of {found.configurations:,} configurations are on the frontier of "
         "throughput and ESS: no other has more of both. Shown are those that differ, and the choice; ± is "
         f"the half width of the {content.confidence:.0%} Student interval over seeds. A row that you pick "
         "lights up in the charts."
@@ -251,12 +251,13 @@ def _provenance(content: Content) -> dict[str, Any]:
         for name in ("lagsweep_version", "numpy_version", "numba_version", "python_version")
         if name in attributes
     ]
+    own = [f"Rules of the user's own: {spec.custom.describe()}"] if spec.custom else []
     base = {name: value for name, value in spec.to_plain()["base"].items() if name != "response_length"}
     return {
         "fingerprint": attributes.get("fingerprint", spec.fingerprint),
         "seeds": _seeds(spec.seeds),
         "laws": spec.length_laws,
-        "lines": [f"Versions: {', '.join(versions)}", *_runs(content.store)],
+        "lines": [*own, f"Versions: {', '.join(versions)}", *_runs(content.store)],
         "settings": "\n".join(f"{name} = {_short(value)}" for name, value in base.items()),
     }
 

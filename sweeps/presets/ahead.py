@@ -21,13 +21,14 @@ def _synchronous(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _colocated(workload: Workload, rollout_share: float) -> dict[str, Any]:
+def _colocated(workload: Workload, rollout_share: float, training_scaling: float = 1.0) -> dict[str, Any]:
     # All GPUs generate, then all train: the slots and the rate of both sides of a split together, and the
-    # rollouts spread over as many more engines.
+    # rollouts spread over as many more engines. More GPUs seldom train faster in proportion.
+    rate = workload.train_tokens_per_second / (1.0 - rollout_share) ** training_scaling
     return {
         **_synchronous(workload),
         "rollout_workers": max(1, round(workload.rollout_workers / rollout_share)),
-        "train_tokens_per_second": workload.train_tokens_per_second / (1.0 - rollout_share),
+        "train_tokens_per_second": rate,
         "decode_slowdown_per_rollout": workload.decode_slowdown_per_rollout * rollout_share,
     }
 
@@ -157,15 +158,18 @@ PRESETS: tuple[Preset, ...] = (
         "none (the textbook loop)",
         "none",
         "2026-08-23",
-        (_SHARE,),
+        (
+            _SHARE,
+            Knob("training_scaling", 1.0, "speed of training grows as the GPUs to this power", -1.0, 2.0),
+        ),
         _colocated,
         "0",
-        lambda workload, rollout_share: 0,
+        lambda workload, **knobs: 0,
         "exact",
         (
             "sync_seconds stands for the switch between the phases",
             "memory that both sides need at once",
-            "that doubling the GPUs of a side seldom doubles its speed",
+            "that doubling the GPUs of generation seldom doubles its speed (training: training_scaling)",
         ),
         aliases=(Alias("trl_grpo", "one update per generation, the same rollout_share"),),
         needs=("rollout_workers", "train_tokens_per_second", "decode_slowdown_per_rollout"),

@@ -1,4 +1,4 @@
-from . import errors as errors, kernels as kernels
+from . import custom as custom, errors as errors, kernels as kernels
 from .kernels.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
@@ -41,9 +41,17 @@ from .sweeps.compare.systems import (
     compared_systems as compared_systems,
 )
 from .sweeps.config.config import Limit as Limit, PipelineConfig as PipelineConfig
+from .sweeps.config.engine import Engine as Engine
+from .sweeps.engines.accelerators import Accelerator as Accelerator, load_accelerator as load_accelerator
+from .sweeps.engines.engine_fit import EngineFit as EngineFit
+from .sweeps.engines.fit import fit_engine as fit_engine
+from .sweeps.engines.requests import Requests as Requests, read_requests as read_requests
+from .sweeps.engines.stages import Stages as Stages, read_stages as read_stages
+from .sweeps.custom.simulate import simulate_custom as simulate_custom
 from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
+from .sweeps.pages.engine import write_engine_page as write_engine_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
@@ -72,6 +80,7 @@ from .sweeps.runs.diagnosis import (
 )
 from .sweeps.runs.many import Cancelled as Cancelled
 from .sweeps.runs.result import PipelineResult as PipelineResult, Row as Row
+from .sweeps.runs.engines import EngineResult as EngineResult, simulate_engine as simulate_engine
 from .sweeps.runs.simulate import (
     advance_run as advance_run,
     finish_run as finish_run,
@@ -81,6 +90,7 @@ from .sweeps.runs.simulate import (
 )
 from .sweeps.spec.carried import config_at as config_at
 from .sweeps.spec.spec import SweepSpec as SweepSpec
+from .sweeps.store.map_runs import map_runs as map_runs
 from .sweeps.store.store import open_sweep as open_sweep, read_table as read_table
 from .sweeps.store.verify import VerifyReport as VerifyReport, verify_store as verify_store
 from .sweeps.sweep.run import load_spec as load_spec, run_spec as run_spec, run_sweep as run_sweep

@@ -73,6 +73,8 @@ class Recommendation:
         One for each value of the scenario axes; empty when there are none.
     doubts : tuple of Doubt
         Empty when the store settles the question.
+    custom : str
+        Which rules of the user's own the runs have.
     """
 
     objective: str
@@ -99,6 +101,7 @@ class Recommendation:
     scenario_axes: tuple[str, ...] = ()
     law_hint: Doubt | None = None
     doubts: tuple[Doubt, ...] = ()
+    custom: str = ""
 
     @property
     def settled(self) -> bool:
@@ -107,7 +110,8 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data for JSON (None for NaN)."""
-        return plain_data(asdict(self)) | {"settled": self.settled}
+        found = plain_data(asdict(self)) | {"settled": self.settled}
+        return found if self.custom else {name: value for name, value in found.items() if name != "custom"}
 
     def __str__(self) -> str:
 
@@ -182,6 +186,7 @@ def recommend(
         "settings_total": int(table.places.shape[0]),
         "drift": _drift(ds),
         "scenario_axes": table.scenario_axes,
+        "custom": str(ds.attrs.get("custom", "")),
     }
     if not len(candidates):
         reports = tuple(nearest_to(table, bound) for bound in bounds)

@@ -1,4 +1,4 @@
-"""A recommendation as text of at most 80 columns."""
+"""A recommendation as text that fits the terminal, of 80 columns at most but for its tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..results.numbers import digits_for, fixed, missing, percent_interval, with_half_width
-from ..results.text import WIDTH, grid_with_settings, wrapped
+from ..results.text import grid_with_settings, terminal_width, wrapped
 from ..results.words import describe_settings
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _choice(result: Recommendation) -> str:
             "  ",
         )
     )
-    return "\n".join(wrapped(line, "  ", "") if len(line) > WIDTH else line for line in lines)
+    return "\n".join(wrapped(line, "  ", "") if len(line) > terminal_width() else line for line in lines)
 
 
 def _ties(result: Recommendation) -> str:
@@ -220,6 +220,8 @@ def _assumptions(result: Recommendation) -> str:
             "measurement."
         )
     ]
+    if result.custom:
+        lines.append(wrapped(f"The runs have rules of your own: {result.custom}."))
     if result.law_hint is not None and result.cell is not None:
         lines.append(wrapped(result.law_hint.text))
         if result.law_hint.command:

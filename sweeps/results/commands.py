@@ -26,7 +26,7 @@ class Commands:
     def run(self, *flags: str) -> str:
         """Run the stored sweep again, extended."""
         store = self.store or "STORE"
-        parts = ["lagsweep", "run", f"{store}/spec.toml", "--store", store, *flags]
+        parts = ["lagsweep", "run", f"{store}/spec.toml", "--store", store, *flags, *self._custom()]
         return shlex.join(parts)
 
     def resume(self) -> str:
@@ -45,19 +45,24 @@ class Commands:
 
     def verify(self) -> str:
         """Check the store's data."""
-        return shlex.join(["lagsweep", "verify", self.store or "STORE"])
+        return shlex.join(["lagsweep", "verify", self.store or "STORE", *self._custom()])
 
     def trace(self, cell: int, seed: int) -> str:
         """Run one run again, held against the store, and look at it in Perfetto."""
         parts = ["lagsweep", "trace", self.store or "STORE", "--cell", str(cell), "--seed", str(seed)]
-        return shlex.join(parts)
+        return shlex.join([*parts, *self._custom()])
+
+    def _custom(self) -> list[str]:
+        """Say where rules of the user's own go: which file they are in, no store knows."""
+        return ["--custom", "FILE.py:NAME"] if self.spec.custom else []
 
     def replay_in_python(self, cell: int, seed: int) -> str:
         """Run one run again, in Python."""
+        run = "simulate_custom" if self.spec.custom else "simulate_pipeline"
         return (
             "import lagsweep as ls\n"
             f"ds = ls.open_sweep({self.store or 'STORE'!r})\n"
-            f"run = ls.simulate_pipeline(ls.config_at(ds, {cell}, seed={seed}))\n"
+            f"run = ls.{run}(ls.config_at(ds, {cell}, seed={seed}){', ...' if self.spec.custom else ''})\n"
             "run.batches_frame()"
         )
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS
+from ...kernels.pipeline.ticks import ticks
 from ..execute.plan import CELLS, Part
 from ..execute.work import UnitArrays
 from ..runs.status import STATUS_NAMES
 from ..spec.axes import axis_description, numbers_beside_none
 from ..spec.spec import SweepSpec
+from ..spec.windows import windows_of
 
 if TYPE_CHECKING:
     import xarray
 
 SCHEMA_VERSION = 1  # of a stored sweep's form
-MODEL_REVISION = 1  # of the results; raised when a run of some configuration gives other numbers on purpose
-# Revision -> whether it changes the results of a sweep's configurations; all of them where it has no entry.
-REVISION_CHANGES: dict[int, Callable[[SweepSpec], bool]] = {}
+MODEL_REVISION = 2  # of the results; raised when a run of some configuration gives other numbers on purpose
 NONE_MARK = "none"  # attribute of an axis: the number that stands for none there
 _STATUS_ATTRIBUTES: dict[str, Any] = {
     "units": "1",
@@ -39,11 +39,38 @@ def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
         "spec": spec.to_json(),
         "fingerprint": spec.fingerprint,
         "schema_version": SCHEMA_VERSION,
-        **({"model_revision": MODEL_REVISION} if MODEL_REVISION > 1 else {}),
+        **({"model_revision": revision} if (revision := revision_of(spec)) > 1 else {}),
+        **({"custom": spec.custom.describe()} if spec.custom else {}),
         "law_digest": spec.law_digest,
         **library_versions(),
         "complete": complete,
     }
+
+
+def _counts_first_admissions(spec: SweepSpec) -> bool:
+    """Say whether revision 2 changes a sweep: beyond level 1, and one of these in any of its cells.
+
+    Without a warm-up, ``admitted_groups`` takes what is admitted at time 0. In ``sequential`` with a
+    publication other than ``background``, idle slots wait for the publication while it is under way.
+    """
+    if spec.is_level_1:
+        return False
+
+    def values(field: str) -> list[Any]:
+        columns = [name for name, swept in spec.design.fields.items() if swept == field]
+        return list(spec.design.columns[columns[0]][1]) if columns else [getattr(spec.base, field)]
+
+    waits = "sequential" in values("mode") and set(values("publication")) != {"background"}
+    return waits or any(ticks(seconds) == 0 for seconds in values("warmup_seconds"))
+
+
+# Revision -> whether it changes the results of a sweep's configurations; all of them where it has no entry.
+REVISION_CHANGES: dict[int, Callable[[SweepSpec], bool]] = {2: _counts_first_admissions}
+
+
+def revision_of(spec: SweepSpec) -> int:
+    """Return the newest revision that changed results of a sweep: what its store must be of, or newer."""
+    return max(revisions_between(1, spec), default=1)
 
 
 def revisions_between(revision: int, spec: SweepSpec) -> list[int]:
@@ -74,10 +101,10 @@ def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str
     table = {
         part.prefix + metric.name: (
             metric.dtype,
-            part.dims,
+            (*part.dims, *(("window",) if part.tail_of(metric.name) else ())),
             {"units": metric.units, "long_name": what + metric.long_name},
         )
-        for metric in part.metrics
+        for metric in part.variables
     }
     if part.keep_lag_counts:
         table[part.prefix + "lag_counts"] = ("int64", (*part.dims, "lag"), dict(_LAG_ATTRIBUTES))
@@ -88,7 +115,10 @@ def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str
 
 def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dict[str, np.ndarray]:
     """Return the values of a part's variables over a box of this shape, in the order of the table."""
-    values = {part.prefix + name: array.reshape(shape) for name, array in arrays.metrics.items()}
+    values = {
+        part.prefix + name: array.reshape(*shape, *part.tail_of(name))
+        for name, array in arrays.metrics.items()
+    }
     if arrays.lag_counts is not None:
         values[part.prefix + "lag_counts"] = arrays.lag_counts.reshape(*shape, LAG_BINS)
     values[part.prefix + "status"] = arrays.status.reshape(shape)
@@ -108,6 +138,11 @@ def coordinate_table(spec: SweepSpec) -> dict[str, tuple[tuple[str, ...], np.nda
         np.arange(LAG_BINS, dtype=np.int64),
         {"units": "versions", "long_name": "policy lag"},
     )
+    windows = windows_of(spec)
+    if windows.count:
+        firsts = windows.updates * np.arange(windows.count, dtype=np.int64) + 1
+        about = {"units": "updates", "long_name": f"first update of {windows.updates}"}
+        table["window"] = (("window",), firsts, about)
     table["cell"] = (
         design.dims,
         spec.cell_ids,

@@ -56,6 +56,11 @@ class Frontier:
     baseline: dict[str, Any] | None = None
     level_1: bool = True
 
+    @property
+    def configurations(self) -> int:
+        """How many cells ran; excluded ones are none."""
+        return int((self.frame["runs"] > 0).sum())
+
     def on_frontier(self) -> polars.DataFrame:
         """Return the rows that no other row beats."""
         import polars as pl

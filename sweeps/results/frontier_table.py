@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .numbers import digits_for, fixed, number, with_half_width
-from .text import fits, grid, grid_with_settings, wrapped
+from .text import UNBOUNDED, fits, grid, grid_with_settings, wrapped
 from .words import axis_heading, describe_settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ FRESH_ENOUGH = 0.9
 
 
 def frontier_text(result: Frontier, *, rows: int = 12) -> str:
-    """Write the frontier as a table of at most 80 columns, with the assumptions below it."""
+    """Write the frontier as a table that fits the terminal, with the assumptions below it."""
     frontier = result.on_frontier()
     different = distinct(result, frontier)
     shown = different.head(rows).to_dicts()
@@ -113,6 +113,7 @@ def _worth_a_look(result: Frontier) -> list[str]:
             for wish, settings, figures in lines
         ],
         left=[0],
+        width=UNBOUNDED,
     )
     if fits(text):
         return ["", text]
@@ -125,10 +126,9 @@ def _worth_a_look(result: Frontier) -> list[str]:
 
 
 def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[str]:
-    cells = result.frame.height
     sentences = [
-        f"{frontier:,} of {cells:,} configurations are on the frontier of {result.throughput} and "
-        f"{result.ess}: no other has more of both."
+        f"{frontier:,} of {result.configurations:,} configurations are on the frontier of "
+        f"{result.throughput} and {result.ess}: no other has more of both."
     ]
     if different < frontier:
         sentences.append(

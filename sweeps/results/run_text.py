@@ -1,4 +1,4 @@
-"""What one run reports, as a table of at most 80 columns: every metric by name, its unit, bars for shares."""
+"""What one run reports, as a table: every metric by name, its unit, bars for shares where there is room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..json_text import plain_data
 from .numbers import missing
-from .text import aligned, bar, wrapped
+from .text import WIDTH, aligned, bar, terminal_width, wrapped
 from .words import cut_note
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _METRIC, _METRIC_WORDS = (30, 13, 11, 18), (0, 2, 3)  # name, value, unit, bar; those at the left
+_NARROW_METRIC = (30, 12, 12)  # name, value, unit: 60 columns
 _LAG, _LAG_WORDS = (10, 10, 6, 40), (3,)
+_LEAST_BAR = 4
 _MOST_LAGS = 12
 
 
@@ -73,9 +75,19 @@ def _headline(result: PipelineResult) -> str:
 def _row(name: str, value: Any, share: float | None = None) -> str:
     units = METRIC_BY_NAME[name].units
     is_share = units == "1" and isinstance(value, float)
-    drawn = bar(value, 18) if is_share else "" if share is None else bar(share, 18)
+    widths = _metric_widths()
+    drawn = bar(value if is_share else math.nan if share is None else share, widths[3])
     shown = "" if units == "1" else units
-    return f"  {aligned([name, _value(value), shown, drawn], _METRIC, _METRIC_WORDS)}"
+    return f"  {aligned([name, _value(value), shown, drawn], widths, _METRIC_WORDS)}"
+
+
+def _metric_widths() -> tuple[int, ...]:
+    """Return the widths of name, value, unit and bar; the bar's is 0 where there is no room for it."""
+    spare = terminal_width() - WIDTH
+    if spare == 0:
+        return _METRIC
+    room = _METRIC[3] + spare
+    return (*_NARROW_METRIC, room if room >= _LEAST_BAR else 0)
 
 
 def _value(value: Any) -> str:
@@ -106,11 +118,12 @@ def _lags(result: PipelineResult) -> list[str]:
     if not total:
         return []
     lines = ["", "Trained rollouts by lag"]
+    length = max(_LEAST_BAR, _LAG[3] + terminal_width() - WIDTH)
     used = [lag for lag in range(len(counts)) if counts[lag]]
     for lag in used[:_MOST_LAGS]:
         name = "64 or more" if lag == len(counts) - 1 else str(lag)
         share = counts[lag] / total
-        cells = [name, f"{counts[lag]:,}", f"{share:.1%}", bar(share, 40)]
+        cells = [name, f"{counts[lag]:,}", f"{share:.1%}", bar(share, length)]
         lines.append(f"  {aligned(cells, _LAG, _LAG_WORDS)}")
     if len(used) > _MOST_LAGS:
         rest = sum(int(counts[lag]) for lag in used[_MOST_LAGS:])
@@ -139,6 +152,8 @@ def _notes(result: PipelineResult) -> list[str]:
         notes.append("The lag limit is enforced by discarding only.")
     if config.mode == "sequential":
         notes.append("sequential is a disaggregated baseline: GPUs wait, they do not change sides.")
+    if not _metric_widths()[3]:
+        notes.append("Bars of shares are left out: they need 66 columns.")
     return [wrapped(note) for note in notes]
 
 

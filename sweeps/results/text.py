@@ -1,4 +1,8 @@
-"""Plain text for a terminal of 80 columns: the tables of all commands, wrapped sentences, bars."""
+"""Plain text that fits the terminal: the tables of all commands, wrapped sentences, bars.
+
+Sentences take 80 columns at most, tables the whole width. One rule narrows every table: words are folded,
+then headings; where figures themselves would not fit, the last columns are left out, and that is said.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,21 @@ from .shown import shown_text
 from .words import axis_heading, describe_settings
 
 WIDTH = 80
+UNBOUNDED = 1_000_000  # columns: a table as wide as it likes
+_NARROWEST = 30
+_LONGEST_WORD = 22  # of a column of words that is never cut to make room
 _GAP = "  "
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def terminal_width() -> int:
     """Return the columns there are to write in: 80, or fewer on a narrow terminal."""
-    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    return min(WIDTH, table_width())
+
+
+def table_width() -> int:
+    """Return the columns that a table may take: all of the terminal, 80 where there is none."""
+    return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def aligned(cells: Sequence[str], widths: Sequence[int], left: Collection[int] = ()) -> str:
@@ -52,7 +64,7 @@ def grid(
     left : collection of int
         Places of the columns that are left-aligned: those of words.
     width : int, optional
-        Cells are folded where the table would be wider.
+        Columns there are; the terminal's where it is left out.
 
     Examples
     --------
@@ -60,14 +72,43 @@ def grid(
     axis  value
     ────  ─────
     cap       7
+    >>> print(grid(["what", "much", "more"], [["cap", "1,000", "2,000"]], left=[0], width=14))
+    what   much
+    ────  ─────
+    cap   1,000
+    Left out at
+    this width:
+    more.
     """
+    width = table_width() if width is None else width
     everything = [[shown_text(cell, None, lines=True) for cell in line] for line in (header, *lines)]
+    kept = _kept_columns(everything, left, width)
+    dropped = [heading.replace("\n", " ") for heading in everything[0][kept:]]
+    everything = [line[:kept] for line in everything]
     widths = [max(len(part) for cell in column for part in cell.split("\n")) for column in zip(*everything)]
-    if width is not None:
-        _narrow(widths, everything, left, width)
+    _narrow(widths, everything, left, width)
     above, *rest = (_folded(line, widths, left) for line in everything)
     rule = _GAP.join("─" * size for size in widths)
-    return "\n".join([*above, rule, *(line for lines in rest for line in lines)])
+    said = (
+        [wrapped(f"Left out at this width: {', '.join(filter(None, dropped))}.", width=width)]
+        if dropped
+        else []
+    )
+    return "\n".join([*above, rule, *(line for lines in rest for line in lines), *said])
+
+
+def _kept_columns(everything: Sequence[Sequence[str]], left: Collection[int], most: int) -> int:
+    """Return how many columns, from the first, fit without a figure or a word of the first one being cut."""
+    needed = 0
+    count = len(everything[0])
+    for place in range(count):
+        body = [_narrowest(part) for line in everything[1:] for part in line[place].split("\n")]
+        above = _narrowest(everything[0][place])
+        least = max([*body, 1] if place in left else [*body, above, 1])
+        needed += min(least, _LONGEST_WORD) if place in left else least
+        if needed + len(_GAP) * place > most:
+            return max(2, place)
+    return count
 
 
 def _narrow(widths: list[int], everything: Sequence[Sequence[str]], left: Collection[int], most: int) -> None:
@@ -129,14 +170,14 @@ def grid_with_settings(
         Axis values of None leave the place empty; a single text stands in the first place.
     """
     lines = [[*_axis_cells(values, len(axes)), *cells] for values, cells in rows]
-    text = grid([*map(axis_heading, axes), *header], lines)
+    text = grid([*map(axis_heading, axes), *header], lines, width=UNBOUNDED)
     if fits(text):
         return text
     numbered = [[str(place), *cells] for place, (_, cells) in enumerate(rows, start=1)]
     legend = []
     for place, (values, _) in enumerate(rows, start=1):
         label = values if isinstance(values, str) else describe_settings(dict(zip(axes, values)))
-        legend += textwrap.wrap(f"{place}: {label}", WIDTH, subsequent_indent="   ")
+        legend += textwrap.wrap(f"{place}: {label}", terminal_width(), subsequent_indent="   ")
     return "\n".join([grid(["#", *header], numbered), "", *legend])
 
 
@@ -147,15 +188,15 @@ def _axis_cells(values: Sequence[Any], count: int) -> list[str]:
 
 
 def fits(text: str) -> bool:
-    """Tell whether a table is at most 80 columns wide."""
-    return max(map(len, text.splitlines()), default=0) <= WIDTH
+    """Tell whether a table is no wider than the terminal."""
+    return max(map(len, text.splitlines()), default=0) <= table_width()
 
 
-def wrapped(text: str, indent: str = "", first: str | None = None, *, width: int = WIDTH) -> str:
-    """Fill a sentence to the width, with an indent; nothing that is a command is broken at a hyphen."""
+def wrapped(text: str, indent: str = "", first: str | None = None, *, width: int | None = None) -> str:
+    """Fill a sentence to the terminal's width, with an indent; no command is broken at a hyphen."""
     return textwrap.fill(
         text,
-        width,
+        terminal_width() if width is None else width,
         initial_indent=indent if first is None else first,
         subsequent_indent=indent,
         break_on_hyphens=False,

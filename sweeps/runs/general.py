@@ -19,6 +19,10 @@ from .run import Run, enlarged
 LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
 DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
 _INITIAL_STATE = records.initial_state(records.GENERAL_STATE)
+# Runs without rules of the user have nothing to ask, so all of them may share these.
+_NOTHING_ASKED = np.array([(0, 0, records.NO_ANSWER)], records.ASKED)
+_NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
+_NO_ROLLOUT = np.zeros(1, records.ROLLOUT_START)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
 
 
@@ -39,7 +43,7 @@ class GeneralRun(Run):
 
     REPORT = records.GENERAL_REPORT
     budget = 1_000_000  # events and scanned records: about a tenth of a second
-    _SCRATCH = ("log_weights", "picks")
+    _SCRATCH = ("log_weights", "picks", "asked", "admission_state", "rollout_start")
     ROLLOUT_COUNT = "next_row"
 
     def __init__(
@@ -66,6 +70,9 @@ class GeneralRun(Run):
             segment_starts=np.zeros(len(config.response_length.segments), np.int64),
             log_weights=np.zeros(0, np.float64),
             picks=np.zeros(0, np.int64),
+            asked=_NOTHING_ASKED,
+            admission_state=_NO_ADMISSION,
+            rollout_start=_NO_ROLLOUT,
             **self._new_rows(records.GENERAL_BATCH, records.GENERAL_TIMELINE, records.GENERAL_ROLLOUT),
         )
 
@@ -201,6 +208,12 @@ class GeneralCells:
             laws = (before.config.response_length, run.config.response_length)
             fit = fit and len(laws[0].segments) == len(laws[1].segments)
             run.held, before.held = before.held if fit else None, None
+
+    def batch_rows(self) -> np.ndarray:
+        """Return the recorded batches of the configuration that has just come to its end."""
+        rows = self._runs[self.finished - 1].rows("batches")
+        assert rows is not None
+        return rows
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -18,23 +18,45 @@ from ...kernels.errors import LagsweepError
 from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS, hidden_metrics
 from ..config.config import PipelineConfig
 from .status import DONE, FAILED
-
-if TYPE_CHECKING:
-    from .general import GeneralCells
-    from .lean import LeanCells
+from .windows import NO_WINDOWS, Windows, window_values
 
 
 class Cancelled(LagsweepError):
     """The caller asked a running batch to stop; nothing of it counts."""
 
 
+class Cells(Protocol):
+    """Some configurations at one seed, run one after another or together."""
+
+    REPORT: np.dtype
+    lag_counts: np.ndarray
+    finished: int
+    reasons: dict[int, str]
+
+    def begin(self, seed: int, metrics: np.ndarray) -> None:
+        """Start over at a seed; `metrics` gets a record for each configuration."""
+
+    def step(self) -> None:
+        """Go on for a bounded time."""
+
+    def batch_rows(self) -> np.ndarray:
+        """Return the recorded batches of the configuration that has just come to its end."""
+
+    def tables(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return what the configuration that has just come to its end recorded."""
+
+
+CellsOf: TypeAlias = Callable[..., Cells]
+
+
 @dataclass(frozen=True)
 class Record:
-    """Which tables a batch keeps beside the metrics."""
+    """Which tables and windows a batch keeps beside the metrics."""
 
     batches: bool = False
     timeline: bool = False
     rollouts: bool = False
+    windows: Windows = NO_WINDOWS
 
     @property
     def anything(self) -> bool:
@@ -88,6 +110,7 @@ def simulate_batch(
     record: Record = RECORD_NOTHING,
     cancel: threading.Event | None = None,
     on_progress: Callable[[int], None] | None = None,
+    cells_of: CellsOf | None = None,
 ) -> BatchResult:
     """Run every configuration at every seed (a configuration's own seed is not used).
 
@@ -101,6 +124,8 @@ def simulate_batch(
         Looked at between kernel calls; when set, :class:`Cancelled` is raised.
     on_progress : callable, optional
         Told how many runs have been finished in this call.
+    cells_of : callable, optional
+        Makes what runs configurations with rules of the user's own, in place of our loops.
 
     Returns
     -------
@@ -113,7 +138,8 @@ def simulate_batch(
     >>> result.metrics["updates"].shape
     (2, 3)
     """
-    return _simulate(configs, seeds, record, _Progress(cancel, on_progress), lean=True)
+    progress = _Progress(cancel, on_progress)
+    return _simulate(configs, seeds, record, progress, lean=True, cells_of=cells_of)
 
 
 def general_batch(
@@ -143,20 +169,27 @@ class _Progress:
 
 
 def _simulate(
-    configs: Sequence[PipelineConfig], seeds: np.ndarray, record: Record, progress: _Progress, *, lean: bool
+    configs: Sequence[PipelineConfig],
+    seeds: np.ndarray,
+    record: Record,
+    progress: _Progress,
+    *,
+    lean: bool,
+    cells_of: CellsOf | None = None,
 ) -> BatchResult:
     """Run configurations that share a loop and a length law together; `lean`: level 1 by the lean loop."""
     seeds = np.asarray(seeds, np.uint64)
     result = empty_result(len(configs), len(seeds))
     together: dict[tuple[bool, str], list[int]] = {}
     for index, config in enumerate(configs):
-        above = not (lean and config.is_level_1)
+        # Windows need to know which batch a discard comes with: the general loop tells.
+        above = not (lean and config.is_level_1 and cells_of is None) or record.windows.count > 0
         together.setdefault((above, config.response_length.digest), []).append(index)
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
     hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
     for (above, _), members in sorted(together.items()):
         _run_members(
-            _cells([configs[index] for index in members], record, above),
+            _cells([configs[index] for index in members], record, above, cells_of),
             members,
             hidden,
             seeds,
@@ -170,16 +203,18 @@ def _simulate(
     return result
 
 
-def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool) -> LeanCells | GeneralCells:
+def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool, cells_of: CellsOf | None) -> Cells:
     from .general import GeneralCells
     from .lean import LeanCells
 
-    cells = GeneralCells if above else LeanCells
-    return cells(configs, batches=record.batches, timeline=record.timeline, rollouts=record.rollouts)
+    ours: CellsOf = cast(CellsOf, GeneralCells if above else LeanCells)
+    cells = cells_of or ours
+    batches = record.batches or record.windows.count > 0
+    return cells(configs, batches=batches, timeline=record.timeline, rollouts=record.rollouts)
 
 
 def _run_members(
-    cells: LeanCells | GeneralCells,
+    cells: Cells,
     members: list[int],
     hidden: frozenset[str],
     seeds: np.ndarray,
@@ -201,7 +236,11 @@ def _run_members(
             cells.step()
             if recording and cells.finished > taken and taken not in cells.reasons:
                 for name, columns in cells.tables().items():
+                    if not getattr(record, name):
+                        continue
                     tables[name].append(_labelled(columns, members[taken], seed_index))
+            if record.windows.count and cells.finished > taken and taken not in cells.reasons:
+                _note_windows(cells, record.windows, members[taken], seed_index, result)
             progress.add(cells.finished - taken)
             taken = cells.finished
         result.lag_counts[rows, seed_index] = cells.lag_counts
@@ -219,6 +258,14 @@ def _run_members(
         result.metrics[metric][rows] = (
             values if done.all() else np.where(done, values, result.metrics[metric][rows])
         )
+
+
+def _note_windows(cells: Cells, windows: Windows, config: int, seed_index: int, result: BatchResult) -> None:
+    for name, values in window_values(cells.batch_rows(), windows).items():
+        if name not in result.metrics:
+            nothing = np.nan if values.dtype.kind == "f" else -1
+            result.metrics[name] = np.full((*result.status.shape, windows.count), nothing, values.dtype)
+        result.metrics[name][config, seed_index] = values
 
 
 def _labelled(columns: dict[str, np.ndarray], config: int, seed_index: int) -> dict[str, np.ndarray]:

@@ -55,8 +55,9 @@ def pack(
 def _rules(config: PipelineConfig) -> dict[str, int | bool]:
     law = config.response_length
     sequential = config.mode == "sequential"
-    # In `sequential` nothing is in flight when a version is published, and the trainer waits for it anyway.
-    publication = "background" if sequential else config.publication
+    # In `sequential` nothing is in flight when a version is published, and the trainer waits for it anyway:
+    # the three styles that keep work out are one run, and a drain, with nothing to drain, is the plainest.
+    publication = "drain" if sequential and config.publication != "background" else config.publication
     slow_rate = int(np.floor(FULL_RATE / (1.0 + config.train_slowdown_when_generating) + 0.5))
     slows_down = config.decode_slowdown_per_rollout > 0
     stops = publication in ("pause", "abort")

@@ -163,6 +163,7 @@ class PipelineResult(MetricAttributes):
         return self._frame("rollouts")
 
 
+CUSTOM_RULE = "custom rule"  # the cause of slots that a user's own admission rule keeps idle
 LAG_HISTOGRAMS = {
     ("training", "updates"): records.H_TRAINING,
     ("start", "updates"): records.H_START,
@@ -320,7 +321,7 @@ def _timeline_extras(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.n
     found = {
         "queue_groups": rows["queue_groups"].copy(),
         "running_groups": rows["running_groups"].copy(),
-        "slots_bound_by": np.array(_slot_causes(config))[rows["idle_cause"]],
+        "slots_bound_by": np.array([*_slot_causes(config), CUSTOM_RULE])[rows["idle_cause"]],
         "trainer_bound_by": np.array(TRAINER_CONSTRAINTS)[rows["trainer_cause"]],
     }
     if "fetch" in config.options_in_use:  # when the step begins, which is no event

@@ -8,12 +8,14 @@ from typing import Any
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import texts_of
 from ..config.config import PipelineConfig
+from ..custom.custom import CustomIdentity
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from .cells import contradicting_cells
 from .design import design_from_groups
 from .seeds import read_seeds
 from .spec import DEFAULT_NAME, TABLES, SweepSpec
 from .stopping import check_metric, parse_rule
+from .windows import checked_windows
 
 
 def make_spec(
@@ -27,6 +29,8 @@ def make_spec(
     masks: bool = False,
     tables: Sequence[str] = (),
     until: str | None = None,
+    windows: int | None = None,
+    custom: CustomIdentity | None = None,
     where: str = "axes",
 ) -> SweepSpec:
     """Build and check a spec; nothing is left to be found out later.
@@ -70,8 +74,13 @@ def make_spec(
         masks=masks,
         tables=_checked_tables(tables),
         until=until,
+        windows=windows,
+        custom=custom,
     )
+    _check_custom(spec)
     _check_cells(spec)
+    if windows is not None:
+        spec = spec.replace(windows=checked_windows(spec))
     if until is not None:
         check_metric(parse_rule(until), spec)
     return spec
@@ -105,6 +114,14 @@ def _checked_tables(tables: Sequence[str]) -> tuple[str, ...]:
             hint = nearest(str(table), TABLES) or f"Known tables: {', '.join(TABLES)}."
             raise ConfigError("tables", f"must be among {', '.join(TABLES)}", table, hint)
     return tuple(name for name in TABLES if name in tables)
+
+
+def _check_custom(spec: SweepSpec) -> None:
+    """Refuse a metric of the user's that is called like an axis."""
+    names = [metric.name for metric in spec.custom.metrics] if spec.custom else []
+    taken = {*spec.design.columns, *spec.design.dims} & set(names)
+    if taken:
+        raise ConfigError("metrics.name", "must not be the name of an axis", min(taken), "Rename it.")
 
 
 def _check_cells(spec: SweepSpec) -> None:

@@ -1,6 +1,7 @@
 """Sweep specs in TOML: read with every error naming file, section and key.
 
-Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``baseline``, ``masks``, ``tables``),
+Sections: the top (``name``, ``seeds``, ``constraints``, ``until``, ``windows``, ``baseline``, ``masks``,
+``tables``),
 ``[base]`` (fields of the configuration, or ``preset``), ``[axes]``, ``[[zip]]`` (axes that go together),
 ``[[points]]`` (one table a point), ``[sample]`` (``method``, ``points``, ``seed``: the axes then are ranges
 to draw from). TOML has no null: the text ``none`` stands for it where a field may be empty.
@@ -16,6 +17,7 @@ from typing import Any
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import NOT_A_FIELD, Flag, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig
+from ..custom.custom import CustomIdentity
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.registry import find_preset, preset_config
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
@@ -26,9 +28,10 @@ from .make import make_spec
 from .spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec
 
 TOP_KEYS = (
-    "version", "name", "seeds", "constraints", "until", "baseline", "masks", "tables",
+    "version", "name", "seeds", "constraints", "until", "windows", "baseline", "masks", "tables",
     "base", "axes", "zip", "points", "sample",
 )  # fmt: skip
+CUSTOM = "custom"  # which rules of Python a sweep was run with: written by it, never by hand
 SAMPLE_KEYS = ("method", "points", "seed")
 _LAWS = ("response_length", "environment_seconds")
 
@@ -102,13 +105,15 @@ def spec_from_sections(
         masks=_flag(top, "masks", False),
         tables=_strings(top, "tables"),
         until=top.get("until"),
+        windows=top.get("windows"),
+        custom=CustomIdentity.from_plain(top[CUSTOM]) if CUSTOM in top else None,
     )
 
 
 def _check_keys(top: Mapping[str, Any]) -> None:
     findings = []
     for key in top:
-        if key in TOP_KEYS:
+        if key in TOP_KEYS or key == CUSTOM:
             continue
         if key in PipelineConfig.model_fields:
             way_out = "Move it under [base]."

@@ -19,6 +19,7 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked
 from ..config.config import AXIS_FIELDS, OPTION_FIELDS, PipelineConfig, field_level
+from ..custom.custom import CustomIdentity
 from .axes import PRESET_PREFIX, identity, is_field, numbers_beside_none, plain
 from .constraints import kept_cells
 from .design import Design
@@ -48,6 +49,8 @@ class SpecParts(TypedDict, total=False):
     masks: bool
     tables: tuple[str, ...]
     until: str | None
+    windows: int | None
+    custom: CustomIdentity | None
     runner: Callable[..., xarray.Dataset] | None
 
 
@@ -74,6 +77,10 @@ class SweepSpec:
         Long tables to keep: batches, timeline, rollouts.
     until : str, optional
         A rule that stops adding seeds to a cell.
+    windows : int, optional
+        Report by windows of so many updates too.
+    custom : CustomIdentity, optional
+        Which rules and metrics of the user's own the runs have.
     runner : callable, optional
         What :meth:`run` calls; not part of the identity.
     """
@@ -87,6 +94,8 @@ class SweepSpec:
     masks: bool = False
     tables: tuple[str, ...] = ()
     until: str | None = None
+    windows: int | None = None
+    custom: CustomIdentity | None = None
     runner: Callable[..., xarray.Dataset] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -138,7 +147,10 @@ class SweepSpec:
         }
         if self.base.preset is not None:
             content["preset"] = self.base.preset[0]
-        return fingerprint_of(content if self.until is None else {**content, "until": self.until})
+        if self.custom is not None:
+            content["custom"] = self.custom.plain
+        rest = {"until": self.until, "windows": self.windows}
+        return fingerprint_of({**content, **{key: value for key, value in rest.items() if value is not None}})
 
     @property
     def is_level_1(self) -> bool:
@@ -208,11 +220,15 @@ class SweepSpec:
             content["constraints"] = list(self.constraints)
         if self.until is not None:
             content["until"] = self.until
+        if self.windows is not None:
+            content["windows"] = self.windows
         content["baseline"] = self.baseline
         if self.masks:
             content["masks"] = True
         if self.tables:
             content["tables"] = list(self.tables)
+        if self.custom is not None:
+            content["custom"] = self.custom.plain
         content["base"] = base
         if self.design.is_grid:
             content["axes"] = axes

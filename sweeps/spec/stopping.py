@@ -178,10 +178,14 @@ def parse_rule(text: str) -> Rule:
 
 
 def reported_metrics(spec: SweepSpec) -> tuple[Metric, ...]:
-    """Return the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option."""
-    if spec.is_level_1:
-        return METRICS
-    return (*METRICS, *GENERAL_METRICS, *metrics_of_options(spec.options_in_use))
+    """Return the metrics that a sweep reports: those of levels 2 and 3 only where a cell uses an option.
+
+    A sweep in which a rule of the user's decides has them too; the user's metrics come last.
+    """
+    own = spec.custom.metrics if spec.custom else ()
+    if spec.is_level_1 and not (spec.custom and spec.custom.decides):
+        return (*METRICS, *own)
+    return (*METRICS, *GENERAL_METRICS, *metrics_of_options(spec.options_in_use), *own)
 
 
 def check_metric(rule: Rule, spec: SweepSpec) -> None:

@@ -15,8 +15,9 @@ from .axes import field_of_axis, identity, is_field, label, nearly
 from .design import Design, design_from_groups
 from .seeds import seeds_to_plain
 from .spec import SweepSpec
+from .windows import windows_of
 
-_KEEP = ("constraints", "baseline", "masks", "tables", "until")
+_KEEP = ("constraints", "baseline", "masks", "tables", "until", "windows")
 
 
 def union_spec(stored: SweepSpec, asked: SweepSpec, folder: Path) -> SweepSpec:
@@ -68,10 +69,16 @@ def differences_of(stored: SweepSpec, asked: SweepSpec) -> list[str]:
         found.append(f"design: {_kind(stored)} in the store, {_kind(asked)} asked")
     if stored.until is not None and asked.fingerprint != stored.fingerprint:
         found.append(f"until: {stored.until}; a store with a stopping rule cannot grow")
+    counts = [windows_of(spec).count for spec in (stored, asked)]
+    if stored.windows == asked.windows and counts[1] > counts[0]:
+        found.append(f"stop_after_updates: {counts[0]} windows in the store, {counts[1]} asked")
     for key in _KEEP:
         before, after = getattr(stored, key), getattr(asked, key)
         if before != after:
             found.append(f"{key}: {_shown(before)} in the store, {_shown(after)} asked")
+    if stored.custom != asked.custom:
+        before, after = (spec.custom.describe() if spec.custom else "none" for spec in (stored, asked))
+        found.append(f"custom: {before} in the store, {after} asked")
     return found
 
 

@@ -37,17 +37,17 @@ def spec_to_toml(spec: SweepSpec) -> str:
         "axes": content.pop("axes", None),
         "zip": content.pop("zip", None),
     }
-    lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
+    lines = [f"{key} = {toml_value(value)}" for key, value in content.items()]
     for name, section in sections.items():
         if not section:
             continue
         title = f"[[{name}]]" if isinstance(section, list) else f"[{name}]"
         keys = section[0] if isinstance(section, list) else section
-        lines += ["", title, *(f"{key} = {_toml(value)}" for key, value in keys.items())]
+        lines += ["", title, *(f"{key} = {toml_value(value)}" for key, value in keys.items())]
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """Write one value in TOML's own notation, on one line."""
     if value is None:
         return '"none"'
@@ -60,9 +60,9 @@ def _toml(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{_toml_key(str(key))} = {_toml(item)}" for key, item in value.items())
+        inside = ", ".join(f"{_toml_key(str(key))} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {inside} }}"
-    return f"[{', '.join(_toml(item) for item in value)}]"
+    return f"[{', '.join(toml_value(item) for item in value)}]"
 
 
 def _toml_key(key: str) -> str:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, StoreError
+from ..custom.simulate import simulate_known
+from ..results import dataset as results
+from ..spec.carried import spec_of
 
 if TYPE_CHECKING:
     import xarray
@@ -91,7 +94,6 @@ def replay(
     {}
     """
     from ..results.cells import cell_coordinates, find_cell
-    from ..runs.simulate import simulate_pipeline
     from ..spec.carried import config_at
 
     seeds = ds["seed"].values
@@ -100,7 +102,7 @@ def replay(
     chosen = int(seeds[0]) if seed is None else seed
     config = config_at(ds, cell, seed=chosen)
     row = find_cell(ds, cell)
-    result = simulate_pipeline(config, rollouts=rollouts)
+    result = run_of(ds, cell, chosen, rollouts=rollouts)
     cell_id = int(cell_coordinates(ds)[0][row])
     place = np.flatnonzero(seeds == np.uint64(config.seed))
     if not len(place) or _at(ds["status"], row, int(place[0])) != DONE:
@@ -119,9 +121,38 @@ def replay(
     return Replay(result, cell_id, config.seed, True, compared, different)
 
 
+def refuse_older_model(ds: xarray.Dataset) -> None:
+    """Refuse to draw a run of a store whose results this version would not give: it would be another run.
+
+    Raises
+    ------
+    StoreError
+    """
+    revision = int(ds.attrs.get("model_revision", 1))
+    if revision > results.MODEL_REVISION or results.revisions_between(revision, spec_of(ds)):
+        raise StoreError(
+            "model_revision",
+            f"must be {results.MODEL_REVISION} to run a stored run again, whose results would differ",
+            revision,
+            "Use the version that made the store, or run it again with --rerun.",
+        )
+
+
+def run_of(ds: xarray.Dataset, cell: int | Mapping[str, Any], seed: int, *, rollouts: bool) -> PipelineResult:
+    """Run one run of a sweep again, with the sweep's own rules if it has any."""
+    from ..runs.simulate import simulate_pipeline
+    from ..spec.carried import config_at
+
+    config = config_at(ds, cell, seed=seed)
+    custom = spec_of(ds).custom
+    if custom is None:
+        return simulate_pipeline(config, rollouts=rollouts)
+    return simulate_known(custom, config, rollouts=rollouts)
+
+
 def _at(variable: xarray.DataArray, row: int, seed: int) -> Any:
     """Read one run of a variable, and nothing else of it."""
-    dims = [dim for dim in variable.dims if dim not in ("seed", "lag")]
+    dims = [dim for dim in variable.dims if dim not in ("seed", "lag", "window")]
     index = np.unravel_index(row, [variable.sizes[dim] for dim in dims]) if dims else ()
     at = {dim: int(place) for dim, place in zip(dims, index)} | {"seed": seed}
     return variable.isel(at).values

@@ -15,7 +15,6 @@ from ..execute.plan import Part
 from ..execute.progress import Progress
 from ..execute.units import unit_name
 from ..results import dataset as results
-from ..spec.spec import SweepSpec
 from .arrays import digest_of_file
 from .metadata import mend_metadata, metadata_problems, problem_file
 from .place import KEPT, refusal
@@ -26,8 +25,10 @@ from .tables import remove_leftovers
 _MOST_NOTES = 5
 
 
-def refuse_older(store: SweepStore, asked: SweepSpec) -> None:
+def refuse_older(store: SweepStore) -> None:
     """Refuse to add runs to a store whose form, or whose results, this version would make otherwise.
+
+    A store whose own cells are the same in every revision since may grow by cells that are not.
 
     Raises
     ------
@@ -41,8 +42,8 @@ def refuse_older(store: SweepStore, asked: SweepSpec) -> None:
     if revision > results.MODEL_REVISION:
         rule = f"must be at most {results.MODEL_REVISION} to go on with the store"
         raise StoreError("model_revision", rule, revision, "Use a newer lagsweep, or another --store.")
-    if results.revisions_between(revision, asked):
-        rule = f"must be {results.MODEL_REVISION} to go on with the store, whose results would differ"
+    if later := results.revisions_between(revision, store.spec):
+        rule = f"must be {later[-1]} to go on with the store, whose results would differ"
         raise StoreError("model_revision", rule, revision, way_out)
 
 

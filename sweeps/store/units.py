@@ -29,7 +29,7 @@ def make_work(
     """
     if todo.all() or not known:
         cells, seeds = todo.shape
-        arrays = empty_arrays(part.metrics, cells, seeds, lag_counts=part.keep_lag_counts)
+        arrays = empty_arrays(part, cells, seeds)
     else:
         arrays = store.read_unit(part, unit, known)
     return UnitWork(part, unit, arrays, todo, recording(store.spec, part))

@@ -74,7 +74,7 @@ def run_again(
 
     def works() -> Iterator[UnitWork]:
         for part, unit, mask in chosen:
-            arrays = empty_arrays(part.metrics, *mask.shape, lag_counts=part.keep_lag_counts)
+            arrays = empty_arrays(part, *mask.shape)
             work = UnitWork(part, unit, arrays, mask, recording(store.spec, part))
             if work.runs:
                 yield work
@@ -123,7 +123,7 @@ def _differing(fresh: UnitArrays, stored: UnitArrays, ran: np.ndarray) -> Iterat
         same = new == old
         if new.dtype.kind == "f":
             same |= np.isnan(new) & np.isnan(old)
-        wrong = ran & ~same
+        wrong = ran & ~same.reshape(*ran.shape, -1).all(axis=-1)
         if wrong.any():
             yield name, wrong
     if fresh.lag_counts is not None and stored.lag_counts is not None:

@@ -15,6 +15,7 @@ import numpy as np
 from ...kernels.errors import StoreError
 from ..execute.compiling import compile_first
 from ..execute.plan import CELLS, Part, guessed_run_seconds, total_runs
+from ..execute.processes import block_runner
 from ..execute.progress import Progress
 from ..execute.rounds import run_rounds
 from ..execute.threads import run_units
@@ -25,6 +26,7 @@ from ..spec.spec import SweepSpec
 from ..spec.stopping import Rule, parse_rule
 from .cluster import run_stored_on_cluster
 from .lock import StoreLock
+from .merge import is_merged, merge_units
 from .place import refuse_links
 from .resume import drop_kept, keep_old, make_ready, refuse_older
 from .run_record import note_run, versions
@@ -84,24 +86,28 @@ def run_into_store(
     from ..execute.threads import thread_count
 
     progress = progress or Progress()
-    thread_count(executor, threads)  # refused before anything is written
+    with block_runner(executor, thread_count(executor, threads), spec.custom):
+        pass  # what does not fit is refused before anything is written
     with _faults_of_the_machine(folder):
         compile_first(spec.base, progress)
         store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress, rerun=rerun)
-        with lock:
-            try:
-                StoredRun(
-                    store,
-                    lock,
-                    executor=executor,
-                    threads=threads,
-                    progress=progress,
-                    cancel=cancel or threading.Event(),
-                    retry_failed=retry_failed,
-                    fail_fast=fail_fast,
-                ).run()
-            finally:
-                store.close()
+        run = None
+        try:
+            run = StoredRun(
+                store,
+                lock,
+                executor=executor,
+                threads=threads,
+                progress=progress,
+                cancel=cancel or threading.Event(),
+                retry_failed=retry_failed,
+                fail_fast=fail_fast,
+            )
+            run.run()
+        finally:
+            store, lock = (store, lock) if run is None else (run.store, run.lock)
+            store.close()
+            lock.release()
     return open_sweep(folder)
 
 
@@ -129,7 +135,8 @@ def open_or_create(
     spec: SweepSpec, folder: Path, *, unit_runs: int | None, progress: Progress, rerun: bool = False
 ) -> tuple[SweepStore, StoreLock]:
     """Open the store of a sweep, extend it where the spec asks for more, or make it; its lock is held."""
-    from .extend import extend_store, recover_swap
+    from .aside import recover_swap
+    from .extend import extend_store
 
     if folder.is_symlink():  # a link to a store stays one: it is the target that is extended
         folder = folder.resolve()
@@ -145,7 +152,7 @@ def open_or_create(
         refuse_links(folder)
         store = SweepStore(folder, same_law=not rerun)
         if not rerun:
-            refuse_older(store, spec)
+            refuse_older(store)
         if rerun or store.spec.fingerprint != spec.fingerprint:
             return extend_store(store, spec, lock, unit_runs=unit_runs, progress=progress, rerun=rerun)
     except BaseException:
@@ -180,15 +187,20 @@ class StoredRun:
         make_ready(store, self.progress)
         self._note_versions()
         todo = self._todo()
-        if not todo and store.complete:
-            return
+        if todo or not store.complete:
+            self._complete(todo)
+        self.store, self.lock = merge_units(store, self.lock, self.progress)
+
+    def _complete(self, todo: Todo) -> None:
+        store = self.store
         with note_run(store.place, units=len(todo)):
             store.reopen()
             if todo or store.spec.until is not None:
                 self._run_units(todo)
             self.check_place()
             drop_kept(store)
-            store.finish()
+            if is_merged(store):  # else what is merged is the complete store
+                store.finish()
 
     def check_place(self) -> None:
         """Make sure that the path is still the folder whose lock is held."""
@@ -264,7 +276,7 @@ class StoredRun:
 
         self._announce_rewrites(todo)
         count = thread_count(self.executor, self.threads)
-        if count is None:
+        if count is None and self.store.spec.custom is None:
             run_stored_on_cluster(
                 self.store,
                 todo,
@@ -275,15 +287,18 @@ class StoredRun:
                 cancel=self.cancel,
             )
             return
-        run_units(
-            self._works(todo),
-            runs=runs_of(todo),
-            threads=count,
-            unit_done=self._unit_done,
-            progress=self.progress,
-            cancel=self.cancel,
-            run_seconds=guessed_run_seconds(self.store.spec.base, self.store.spec.design),
-        )
+        spec = self.store.spec
+        with block_runner(self.executor, count, spec.custom) as run:
+            run_units(
+                self._works(todo),
+                runs=runs_of(todo),
+                threads=count or 0,
+                unit_done=self._unit_done,
+                progress=self.progress,
+                cancel=self.cancel,
+                run_seconds=guessed_run_seconds(spec.base, spec.design),
+                run=run,
+            )
 
     def _announce_rewrites(self, todo: Todo) -> None:
         """Say in the journal which units that are done, wholly or in part, will be written again.

@@ -14,13 +14,15 @@ from ...kernels._arguments import instance
 from ...kernels.errors import ConfigError
 from ..checks import flag_of, path_of
 from ..config.config import PipelineConfig
+from ..custom.custom import Custom, remember
 from ..execute.compiling import compile_first
 from ..execute.dask import fill_on_cluster
 from ..execute.options import Executor, Observer
 from ..execute.plan import CELLS, Part, guessed_run_seconds, plan_parts, total_runs
+from ..execute.processes import block_runner
 from ..execute.progress import Progress, checked_progress
 from ..execute.rounds import run_rounds
-from ..execute.threads import run_units, thread_count
+from ..execute.threads import RunBlock, run_units, thread_count
 from ..execute.work import UnitArrays, UnitWork, new_arrays, one_unit, recording, tell_failures
 from ..results.dataset import build_dataset
 from ..results.masks import masks_of
@@ -49,6 +51,8 @@ def run_sweep(
     masks: bool = False,
     tables: Sequence[str] = (),
     progress: Observer | None = None,
+    windows: int | None = None,
+    custom: Custom | None = None,
 ) -> xarray.Dataset:
     """Run every combination of the axes' values at every seed.
 
@@ -63,7 +67,8 @@ def run_sweep(
         A number n means ``base.seed`` … ``base.seed + n - 1``.
     store : path, optional
         A folder that keeps the result; the same call goes on where an interrupted one was.
-    executor : {"threads", "serial"} or a Dask client
+    executor : {"threads", "serial", "processes"} or a Dask client
+        Processes are for rules of your own, see `custom`.
     threads : int, optional
         One for each CPU when left out.
     masks : bool
@@ -72,6 +77,11 @@ def run_sweep(
         Long tables to keep in the store: ``batches``, ``timeline``, ``rollouts``.
     progress : bool, callable or Progress, optional
         True shows a bar; a function is called with (done, total).
+    windows : int, optional
+        Report by windows of so many updates too, over the dimension ``window``; every cell then needs
+        ``stop_after_updates``.
+    custom : Custom, optional
+        Rules, lengths and metrics of your own; ``executor="processes"`` then runs in several processes.
 
     Returns
     -------
@@ -93,7 +103,7 @@ def run_sweep(
     {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
     """
     masks = flag_of("masks", masks)
-    spec = make_spec(base, axes, seeds, masks=masks, tables=tables)
+    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, windows=windows, custom=remember(custom))
     return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
 
 
@@ -129,15 +139,16 @@ def run_spec(
     if store is not None:
         return run_into_store(spec, store, executor=executor, threads=threads, progress=observer, cancel=stop)
     compile_first(spec.base, observer)
-    if workers is None:
+    if workers is None and spec.custom is None:
         return _in_memory(
             spec,
             observer,
             lambda results: fill_on_cluster(spec, results, executor, progress=observer, cancel=stop),
         )
-    return _in_memory(
-        spec, observer, lambda results: _fill_on_threads(spec, results, workers, observer, stop)
-    )
+    with block_runner(executor, workers, spec.custom) as run:
+        return _in_memory(
+            spec, observer, lambda results: _fill_on_threads(spec, results, workers or 0, observer, stop, run)
+        )
 
 
 def _in_memory(spec: SweepSpec, progress: Progress, fill: Callable[[Results], None]) -> xarray.Dataset:
@@ -153,7 +164,12 @@ def _in_memory(spec: SweepSpec, progress: Progress, fill: Callable[[Results], No
 
 
 def _fill_on_threads(
-    spec: SweepSpec, results: Results, threads: int, progress: Progress, cancel: threading.Event
+    spec: SweepSpec,
+    results: Results,
+    threads: int,
+    progress: Progress,
+    cancel: threading.Event,
+    run: RunBlock,
 ) -> None:
     def execute(part: Part, arrays: UnitArrays, todo: np.ndarray) -> None:
         work = UnitWork(part, (0,) * len(part.layout.shape), arrays, todo, recording(spec, part))
@@ -165,6 +181,7 @@ def _fill_on_threads(
             progress=progress,
             cancel=cancel,
             run_seconds=guessed_run_seconds(spec.base, spec.design),
+            run=run,
         )
 
     for part, arrays in results:

@@ -32,6 +32,20 @@ CALLS: dict[str, list[str]] = {
     "recommend": ["{store}"],
     "compare": ["areal", "tinker", "--seeds", "1", "--report", "{folder}/compared.html", "-q", *SMALL],
     "trace": ["{store}", "--cell", "max_lag=1", "-o", "{folder}/trace.json"],
+    "engine": ["--help"],
+    "engine fit": [
+        "{folder}/requests.csv",
+        "--model",
+        "Llama-3.1-8B",
+        "--accelerator",
+        "H100",
+        "-o",
+        "{folder}/engine.toml",
+        "--page",
+        "{folder}/engine.html",
+    ],
+    "engine show": ["{folder}/given.toml", "{folder}/requests.csv", "--times", "{folder}/times.csv"],
+    "engine cards": ["--sources"],
     "ledger": ["--model", "{folder}/config.json"],
     "ledger models": [],
     "ledger kv": ["--layers", "32", "--kv-heads", "8", "--head-dim", "128"],
@@ -47,6 +61,13 @@ LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256,
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
 }  # fmt: skip
+
+
+ENGINE = "step_seconds = 0.01\nkv_cache_tokens = 400\nmax_running = 4\n"
+REQUESTS = "\n".join(
+    ["arrival_s,prompt_tokens,output_tokens,e2e_s,ttft_s"]
+    + [f"{k / 10},{50 + k},{20 + k % 7},{0.6 + k / 100},{0.02 + k / 200}" for k in range(24)]
+)
 
 
 def commands() -> dict[str, click.Command]:
@@ -67,6 +88,8 @@ def prepare(folder: Path) -> Path:
     """Put what the calls read into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(LLAMA))
+    (folder / "given.toml").write_text(ENGINE)
+    (folder / "requests.csv").write_text(REQUESTS)
     lines = [json.dumps(good_record())]
     (folder / "records.jsonl").write_text("\n".join(lines) + "\n")
     answer = run(["run", "--store", str(folder / "store"), *STORED])

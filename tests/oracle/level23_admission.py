@@ -73,7 +73,7 @@ class Admission:
 
     def generation_binding(self):
         """What idle slots wait for."""
-        if self.publication is not None and self.s["publication"] != "background" and not self.sequential:
+        if self.publication is not None and self.s["publication"] != "background":
             return "publication"
         return self.closed_by()
 

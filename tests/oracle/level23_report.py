@@ -57,7 +57,8 @@ class Report:
         found = {
             "trained_groups": counted(self.trained),
             "generated_groups": counted(self.completed),
-            "admitted_groups": counted(self.admitted),
+            # What is admitted at time 0 counts where there is no warm-up.
+            "admitted_groups": counted(self.admitted) + (self.admitted.count(0) if self.warmup == 0 else 0),
             "requeued_groups": counted(self.requeues),
             "admissions_of_the_run": self.admissions,  # those at time 0 too
             "wasted_tokens": sum(row[4] for row in drops),
@@ -95,6 +96,8 @@ class Report:
     def mean_of_law(self, end):
         if not self.law.segments:
             return self.law.mean
+        if len(self.law.segments) == 1:
+            return self.law.at(0).mean
         means = [law.mean for time, law in self.law_starts if self.warmup < time or self.warmup == 0]
         return math.fsum(means) / len(means) if means else NAN
 
@@ -165,6 +168,7 @@ class Report:
             "batches": self.batches,
             "timeline": self.timeline,
             "rollouts": self.rollouts,
+            "drops": self.drops,
             **self.report_on_top(end, details, drops, left),
             "measured_ticks": span,
             "end_ticks": end,

@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 import lagsweep
-from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS, MetricAttributes
+from lagsweep.kernels.pipeline.metrics import (
+    GENERAL_METRICS,
+    METRICS,
+    OPTIONAL_METRICS,
+    MetricAttributes,
+    metrics_of_options,
+)
 from lagsweep.sweeps.config import settings
 from lagsweep.sweeps.spec.axes import is_whole
 
@@ -201,7 +207,8 @@ def test_the_knobs_of_all_presets_are_keyword_arguments():
 
 def test_a_result_declares_every_metric():
     kinds = {"int64": "int", "float64": "float"}
-    expected = {metric.name: kinds[metric.dtype] for metric in (*METRICS, *GENERAL_METRICS)}
+    told = (*METRICS, *GENERAL_METRICS, *metrics_of_options(OPTIONAL_METRICS))
+    expected = {metric.name: kinds[metric.dtype] for metric in told}
 
     assert MetricAttributes.__annotations__ == expected | {"stalled": "bool"}
 

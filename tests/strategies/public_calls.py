@@ -169,6 +169,7 @@ class Lazy:
     make: Callable[[], Any]
 
 
+ENGINE = ls.Engine(step_seconds=0.01, kv_cache_tokens=100)
 BASE = ls.PipelineConfig(duration_seconds=20, rollout_workers=2, batch_tokens=300, max_queue_tokens=1000)
 
 
@@ -204,6 +205,11 @@ def _store() -> str:
     return str(Path("a-store").resolve())
 
 
+def len_of_batches(run: Any) -> int:
+    """Count the updates of a run, for `map_runs`."""
+    return len(run.batches)
+
+
 def _run() -> Any:
     return ls.start_run(BASE)
 
@@ -231,11 +237,25 @@ def _saved() -> str:
     return str(path)
 
 
+@cache
+def _requests() -> Any:
+    return ls.read_requests(_file("requests.csv", _REQUESTS))
+
+
+@cache
+def _fit() -> Any:
+    return ls.fit_engine(_requests(), model="Llama-3.1-8B", accelerator="H100", kv_cache_tokens="none")
+
+
 def _file(name: str, text: str) -> str:
     Path(name).write_text(text, encoding="utf-8")
     return name
 
 
+_REQUESTS = "arrival_s,prompt_tokens,output_tokens,e2e_s\n" + "\n".join(
+    f"{place / 10},5,4,{0.05 + place / 1000}" for place in range(24)
+)
+_STAGES = "running,prompt_tokens,output_tokens,seconds_per_token\n2,50,9,0.01\n8,50,9,0.011\n32,50,9,0.015\n"
 _SPEC = "name = 'x'\nseeds = 1\n[base]\nduration_seconds = 20\n[axes]\nmax_lag = [0, 1]\n"
 RECORD = good_record()
 SHAPE = k.ModelShape(
@@ -691,6 +711,7 @@ def _law_calls() -> dict[str, Call]:
             "source": None,
             "rows": None,
             "parts": (),
+            "segments": (),
             "embedded": None,
         },
         "SecondsLaw": {
@@ -712,6 +733,7 @@ def _law_calls() -> dict[str, Call]:
         law + "grouped": {"tokens": [3, 4, 5, 6], "groups": ["a", "a", "b", "b"]},
         law + "grouped_from_file": {"path": csv, "column": "tokens", "group_column": "group"},
         law + "lognormal": {"median": 300, "sigma": 0.6, "minimum": 16, "maximum": 2048},
+        law + "schedule": {"segments": [(0, made), (4, ls.LengthLaw.fixed(40))]},
         law + "mixture": {"parts": [(0.5, made), (0.5, ls.LengthLaw.fixed(40))]},
         law + "paired": {"tokens": [3, 4], "seconds": [1.0, 2.0]},
         law + "paired_from_file": {"path": csv, "tokens_column": "tokens", "seconds_column": "seconds"},
@@ -803,6 +825,7 @@ def _sweep_calls() -> dict[str, Call]:
     names = {"throughput": "trained_tokens_per_second", "ess": "mean_expected_normalized_ess"}
     spec = Lazy(_spec)
     keywords: dict[str, dict[str, Any]] = {
+        "Engine": {"count": 2, "step_seconds": 0.01, "kv_cache_tokens": 100, "routing": "round_robin"},
         "PipelineConfig": BASE.to_dict(full=True),
         "PipelineConfig.from_dict": {"plain": BASE.to_dict()},
         "SweepSpec": {
@@ -815,6 +838,8 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "until": None,
+            "custom": None,
+            "windows": None,
             "runner": None,
         },
         "advance_run": {"run": Lazy(_run), "until_seconds": 10.0},
@@ -867,6 +892,45 @@ def _sweep_calls() -> dict[str, Call]:
         "preset_bound_kind": {"name": "areal", "fields": {}},
         "preset_config": {"name": "areal", "max_head_offpolicyness": 2, "rollout_workers": 4},
         "preset_lag_bound": {"name": "areal", "fields": {}},
+        "load_accelerator": {"name_or_path": "H100"},
+        "fit_engine": {
+            "measured": Lazy(_requests),
+            "model": "Llama-3.1-8B",
+            "accelerator": "H100",
+            "tensor_parallel": 1,
+            "engines": 1,
+            "expert_parallel": False,
+            "engine_format": "bf16",
+            "cache_format": "bf16",
+            "kv_cache_tokens": "none",
+            "max_running": 4,
+            "routing": "least_loaded",
+            "held_every": 2,
+            "held_first": False,
+            "priors": None,
+        },
+        "read_requests": {
+            "path": Lazy(lambda: _file("requests.csv", _REQUESTS)),
+            "columns": {},
+            "unit": "seconds",
+            "where": {},
+            "all_at_once": False,
+        },
+        "read_stages": {
+            "path": Lazy(lambda: _file("stages.csv", _STAGES)),
+            "columns": {},
+            "unit": "seconds",
+            "where": {},
+        },
+        "write_engine_page": {
+            "path": "engine.html",
+            "engine": ENGINE,
+            "requests": Lazy(_requests),
+            "result": Lazy(lambda: ls.simulate_engine(ENGINE, [5] * 24, [4] * 24)),
+            "fit": None,
+            "toml": "",
+            "line": "",
+        },
         "read_records": {"path": Lazy(lambda: _file("r.jsonl", "{}\n"))},
         "read_table": {"path": Lazy(_store), "table": "batches"},
         "recommend": {
@@ -898,6 +962,22 @@ def _sweep_calls() -> dict[str, Call]:
             "masks": False,
             "tables": (),
             "progress": None,
+            "windows": None,
+            "custom": None,
+        },
+        "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
+        "simulate_custom": {
+            "config": BASE,
+            "admission": None,
+            "length": None,
+            "metrics": [],
+            "rollouts": True,
+        },
+        "simulate_engine": {
+            "engine": ENGINE,
+            "prompt_tokens": (5, 6),
+            "output_tokens": (9, 3),
+            "arrival_seconds": (0.0, 0.5),
         },
         "simulate_pipeline": {"config": BASE, "rollouts": True},
         "start_run": {"config": BASE, "rollouts": True},
@@ -914,6 +994,7 @@ def _sweep_calls() -> dict[str, Call]:
             "threads": 1,
             "progress": None,
             "cancel": None,
+            "custom": None,
         },
         "write_report": {
             "ds": ds,
@@ -956,6 +1037,12 @@ def _owned_calls() -> dict[str, Call]:
         "Finding.within": Call({"place": "x."}, target=lambda: ls.Finding(*error)),
         "Frontier.on_frontier": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
+        "EngineFit.as_dict": Call(target=_fit),
+        "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
+        "Requests.__len__": Call(target=_requests),
+        "Stages.without": Call({"place": 0}, target=lambda: ls.read_stages(_file("stages.csv", _STAGES))),
+        "EngineResult.requests_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
+        "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "Limit": Call({"count": "started", "done": "published", "groups": 3}),
         "PipelineConfig.remember_preset": Call(
             {"name": "areal", "fields": {}, "rebuild": ls.preset_config}, target=lambda: BASE.replace(seed=1)

@@ -28,7 +28,7 @@ from lagsweep.sweeps.compare.systems import (
     compared_systems,
     whole_workload,
 )
-from lagsweep.sweeps.compare.text import comparison_text, workload_text
+from lagsweep.sweeps.compare.text import comparison_text, notes, workload_text
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.pages.comparison import write_comparison_page
 from lagsweep.sweeps.presets.registry import all_presets
@@ -95,7 +95,7 @@ def rows(ds):
 
 
 def test_all_systems_have_the_same_workload_and_their_own_rules(systems):
-    areal, tinker, prime, colocated = (system.config for system in systems)
+    areal, tinker, prime, colocated, least = (system.config for system in systems)
 
     assert all(config.response_length == SMALL["response_length"] for config in (areal, tinker, prime))
     assert {config.rollout_workers for config in (areal, tinker, prime)} == {48}
@@ -104,6 +104,8 @@ def test_all_systems_have_the_same_workload_and_their_own_rules(systems):
     # The baseline has all GPUs on either side in turn.
     assert colocated.rollout_workers == 96
     assert colocated.train_tokens_per_second == 800.0
+    assert least.rollout_workers == 96
+    assert least.train_tokens_per_second == 400.0 / 0.5**0.2
 
 
 def test_only_systems_that_abort_prefill_again(systems):
@@ -112,6 +114,7 @@ def test_only_systems_that_abort_prefill_again(systems):
         "tinker": None,
         "prime_rl": None,
         "synchronous_colocated": None,
+        "colocated at 0.2": None,
     }
 
 
@@ -161,7 +164,7 @@ def test_means_and_paired_differences_carry_student_intervals(ds, rows):
 def test_differences_can_be_taken_against_any_system(ds):
     rows = comparison_rows(ds, against="synchronous_colocated")
 
-    assert [row["against"] for row in rows] == ["synchronous_colocated"] * 4
+    assert [row["against"] for row in rows] == ["synchronous_colocated"] * 5
     assert rows[-1]["seconds_per_update_difference"] == 0.0
     assert rows[0]["seconds_per_update_difference"] < 0
 
@@ -181,9 +184,29 @@ def test_pairing_narrows_the_interval_of_systems_that_are_alike():
 
 def test_shares_of_time_add_up(rows):
     for row in rows:
-        assert sum(row[name] for name in TRAINER_SHARES) == pytest.approx(1.0)
-        assert sum(row[name] for name in SLOT_SHARES) == pytest.approx(1.0)
+        assert sum(row.get(name, 0.0) for name in TRAINER_SHARES) == pytest.approx(1.0)
+        assert sum(row.get(name, 0.0) for name in SLOT_SHARES) == pytest.approx(1.0)
         assert row["rollouts_per_batch"] == 16
+
+
+def test_speed_ups_are_stated_as_the_range_between_both_ends_of_the_baseline(rows):
+    *others, full, least = rows
+    assert [full["label"], least["label"]] == ["synchronous_colocated", "colocated at 0.2"]
+    assert full["trained_tokens_per_second"] > least["trained_tokens_per_second"]
+    for row in others:
+        for name in ("trained_tokens_per_second", "effective_tokens_per_second"):
+            assert row[f"{name}_speedup"] == [row[name] / full[name], row[name] / least[name]]
+    said = " ".join(notes(rows, "", 0.2, 0.95))
+    low, high = others[0]["trained_tokens_per_second_speedup"]
+    assert f"{others[0]['label']} {low:.2f}× to {high:.2f}×" in said
+
+
+def test_a_baseline_with_knobs_of_the_user_s_own_has_no_range():
+    named = [("tinker", {}), ("synchronous_colocated", {"training_scaling": 0.6})]
+    systems = compared_systems(named, SMALL)
+    assert [system.label for system in systems] == ["tinker", "synchronous_colocated"]
+    found = comparison_rows(compare_systems(systems, 2))
+    assert not any(name.endswith("_speedup") for row in found for name in row)
 
 
 def test_a_batch_of_several_updates_counts_as_one_batch():
@@ -459,11 +482,12 @@ def test_compare_prints_json_with_settings_and_rows(capsys):
     facts = json.loads(out)
 
     assert code == 0
-    assert [system["label"] for system in facts["systems"]] == ["skyrl", "tinker", "synchronous_colocated"]
+    labels = ["skyrl", "tinker", "synchronous_colocated", "colocated at 0.2"]
+    assert [system["label"] for system in facts["systems"]] == labels
     assert facts["systems"][1]["config"]["stale_action"] == "requeue"
     assert facts["systems"][0]["trained_tokens_per_second"] > 0
     assert facts["seeds"] == 2
-    assert "6 of 6 runs done" in err
+    assert "8 of 8 runs done" in err
 
 
 def test_compare_takes_the_same_preset_with_other_knobs(capsys):
@@ -501,7 +525,7 @@ def test_ctrl_c_stops_a_comparison_with_exit_code_130(capsys, ds):
 def test_the_default_workload_keeps_both_sides_busy():
     named = [("skyrl", {}), ("synchronous", {})]
     rows = comparison_rows(compare_systems(compared_systems(named), 2))
-    asynchronous, synchronous, colocated = rows
+    asynchronous, synchronous, colocated, _ = rows
 
     assert asynchronous["trainer_busy"] > 0.85
     assert asynchronous["slots_busy"] > 0.5

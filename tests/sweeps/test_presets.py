@@ -166,9 +166,10 @@ SEQUENCES = [
         [0, 1, 2, 1, 2, 1, 2],
         "one publication old is two updates and up to one more; batch 2 starts before the first one",
     ),
+    ("tinker", {}, [0, 1, 1, 1, 1], "one batch ahead of the weights"),
     (
         "tinker",
-        {},
+        {"stale_groups": "requeue"},
         [0, 1, 1, 1, 1],
         "batch 2 starts at 20 s, a second before version 1 is out, and is repeated at 30 s; and so on",
     ),
@@ -246,13 +247,14 @@ LEDGERS = {
     ("rllm", (("staleness_threshold", 0.5),)): ("started", "published", 4),
     ("pipelinerl", (("max_lag", 9),)): ("started", "published", B + 3),
     ("verl_v1", (("num_warmup_batches", 2),)): ("started", "trained", 3 * B),
+    ("tinker", (("max_steps_off_policy", 2), ("sampling_steps_ahead", 2))): ("started", "published", 3 * B),
     ("prime_rl", ()): ("finished", "published", 2 * B),
     ("open_instruct", (("async_steps", 2),)): ("started", "popped", 2 * B),
     ("miles", (("async_data_buffer_capacity_factor", 1.5),)): ("finished", "popped", 4),
     ("slime_fully_async", (("concurrency", 5),)): ("finished", "popped", 5),
     ("trl_async", (("queue_maxsize", 50),)): ("finished", "popped", 12),
 }
-WITHOUT_LEDGER = {"tinker", "torchforge", "queue_drop", "nemo_rl_windowed"}
+WITHOUT_LEDGER = {"torchforge", "queue_drop", "nemo_rl_windowed"}
 
 
 @pytest.mark.parametrize(("key", "line"), LEDGERS.items(), ids=lambda value: str(value)[:30])
@@ -324,6 +326,7 @@ KNOBS = {
     # Only with a cost of the re-prefill does it matter whether the KV cache is dropped.
     ("nemo_rl_legacy", "recompute_kv_cache_after_weight_updates"): (True, {"in_flight_weight_updates": True}),
     ("synchronous_colocated", "rollout_share"): (0.25, {}),
+    ("synchronous_colocated", "training_scaling"): (0.2, {}),
     ("trl_grpo", "steps_per_generation"): (2, {}),
     ("trl_grpo", "num_iterations"): (2, {}),
     ("trl_grpo", "gradient_accumulation_steps"): (2, {"steps_per_generation": 4}),
@@ -336,6 +339,7 @@ KNOBS = {
     ("verl_v1", "num_warmup_batches"): (3, {}),
     ("verl_v1", "max_off_policy_strategy"): ("wait", {"num_warmup_batches": 3}),
     ("verl_v1", "parameter_sync_step"): (2, {}),
+    ("verl_v1", "trainer_mode"): ("colocate_async", {}),
     ("prime_rl", "max_off_policy_steps"): (1, {}),
     ("prime_rl", "max_inflight"): (16, {}),
     ("open_instruct", "async_steps"): (2, {}),
@@ -351,7 +355,9 @@ KNOBS = {
     ("trl_async", "queue_maxsize"): (16, SLOW_TRAINER),
     ("trl_async", "weight_sync_steps"): (2, {}),
     ("trl_async", "max_inflight_tasks"): (8, {}),
-    ("tinker", "max_steps_off_policy"): (3, {}),
+    ("tinker", "max_steps_off_policy"): (3, {"stale_groups": "requeue"}),
+    ("tinker", "sampling_steps_ahead"): (0, {}),
+    ("tinker", "stale_groups"): ("requeue", {}),
     ("torchforge", "max_policy_age"): (3, {}),
     ("queue_drop", "fully_async_queue_factor"): (1, SLOW_TRAINER),
 }
@@ -426,7 +432,7 @@ BOUND_KNOBS = {
     "open_instruct": {"async_steps": [1, 4]},
     "miles": {"max_weight_staleness": [0, 2], "update_weights_interval": [1, 2]},
     "trl_async": {"max_staleness": [1, 4], "weight_sync_steps": [1, 2]},
-    "tinker": {"max_steps_off_policy": [0, 1, 3]},
+    "tinker": {"max_steps_off_policy": [0, 1, 3], "stale_groups": ["requeue"]},
     "torchforge": {"max_policy_age": [0, 2]},
     "trl_grpo": {"steps_per_generation": [1, 2], "num_iterations": [1, 2]},
     "synchronous": {},
@@ -775,8 +781,17 @@ def test_batches_by_tokens_are_refused_beside_a_batch_in_groups():
         ),
         (
             lambda: preset_config("verl_v1", parameter_sync_step=32),
-            "updates_per_batch: must be at most batch_groups, which is 16 (got 32). "
-            "An update needs at least one group.",
+            "parameter_sync_step: must divide batch_groups, which is 16, the batch of a global step "
+            "(got 32). A mini-batch has batch_groups / parameter_sync_step groups.",
+        ),
+        (
+            lambda: preset_config("tinker", sampling_steps_ahead=3),
+            "sampling_steps_ahead: must be at most max_steps_off_policy, which is 1 (got 3). "
+            "The system refuses it too.",
+        ),
+        (
+            lambda: preset_config("tinker", sampling_steps_ahead=1, stale_groups="requeue"),
+            "sampling_steps_ahead: belongs to stale_groups 'pace' (got 1). Leave one of the two out.",
         ),
     ],
 )

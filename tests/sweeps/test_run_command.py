@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import tomllib
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 import xarray as xr
 from oracle.small_sweeps import tree
@@ -202,10 +205,12 @@ def test_the_shipped_example_is_of_a_size_that_means_something():
     assert base.rollout_workers >= 64
     assert base.batch_tokens / law.mean_tokens >= 64
     caps = [cap / base.batch_tokens for cap in spec.design.columns["queue_cap"][1]]
-    assert (min(caps), max(caps)) == (1, 4)
+    assert (min(caps), max(caps)) == (1, 3)
     batch_seconds = base.train_overhead_seconds + base.batch_tokens / base.train_tokens_per_second
     assert base.warmup_seconds >= 2 * batch_seconds
-    assert total_runs(plan_parts(spec)) == 65_000
+    # Every cell says something: none starves by its cadence, and the four caps are four different runs.
+    assert spec.excluded.sum() == 4
+    assert total_runs(plan_parts(spec)) == 45_000
 
 
 @pytest.mark.parametrize("name", ["aime-cap-lag-cadence", "examples/aime-cap-lag-cadence.toml"])
@@ -443,7 +448,7 @@ def test_the_real_command_stops_on_signals(here, number, code):
 
     assert process.returncode == code
     assert out == ""
-    assert "To go on:\n  lagsweep run small.toml --seeds 20000" in err
+    assert f"To go on:\n  {shlex.quote(str(LAGSWEEP))} run small.toml --seeds 20000" in err
     assert open_sweep(stored(here)).attrs["complete"] == 0
 
 
@@ -620,3 +625,38 @@ def test_the_spec_in_the_folder_runs_again_to_the_same_sweep(here):
     assert tomllib.loads(text)["name"] == "small"
     assert run("run", str(stored(here) / "spec.toml"), "--store", "again", "-q") == 0
     assert tree(here / "again") == tree(stored(here))
+
+
+def test_every_cell_of_the_shipped_example_trains_and_caps_tell_apart(here):
+    file = resources.files("lagsweep.sweeps") / "examples" / "aime-cap-lag-cadence.toml"
+    with resources.as_file(file) as path:
+        spec = load_spec(path).replace(seeds=(0, 1))
+    frame = ls.cells_frame(spec.run(progress=False), ["updates", "mean_lag"]).filter(pl.col("runs") > 0)
+
+    assert frame.height == 44
+    assert frame["updates"].min() >= 20
+    free = frame.filter(pl.col("max_lag") == 8, pl.col("sync_cadence") == 1).sort("queue_cap")
+    assert (np.diff(free["mean_lag"].to_numpy()) > 0.2).all()
+
+
+@pytest.mark.parametrize(
+    ("called", "printed"),
+    [(".venv/bin/lagsweep", ".venv/bin/lagsweep"), ("lagsweep", "lagsweep"), ("-c", "lagsweep")],
+)
+def test_what_is_printed_to_paste_calls_the_program_as_it_was_called(here, monkeypatch, called, printed):
+    from lagsweep.sweeps.cli.shared import this_command
+
+    monkeypatch.setattr("sys.argv", [called, "report", "a b"])
+    assert this_command() == f"{printed} report 'a b'"
+
+
+def test_a_program_on_the_path_is_printed_by_its_name(here, monkeypatch):
+    from lagsweep.sweeps.cli.shared import program
+
+    (here / "lagsweep").write_text("#!/bin/sh\n")
+    (here / "lagsweep").chmod(0o755)
+    monkeypatch.setenv("PATH", str(here))
+    monkeypatch.setattr("sys.argv", [str(here / "lagsweep")])
+    assert program() == "lagsweep"
+    monkeypatch.setattr("sys.argv", [str(here / "other" / "lagsweep")])
+    assert program() == str(here / "other" / "lagsweep")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from oracle.damaged_stores import unit_digest
 from oracle.small_sweeps import small_base, sorted_along_axes, tree
 
 from lagsweep.errors import StoreError
@@ -22,7 +23,7 @@ from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import extend
-from lagsweep.sweeps.store.arrays import StoredArray, ZarrFiles
+from lagsweep.sweeps.store.arrays import DIGEST_BYTES, StoredArray, ZarrFiles, digest_of_file
 from lagsweep.sweeps.store.cluster import unit_on_worker
 from lagsweep.sweeps.store.lock import StoreLock
 from lagsweep.sweeps.store.place import Place
@@ -236,7 +237,7 @@ def test_a_variable_reads_any_selection_across_chunks(tmp_path):
         for column in range(3):
             box = ((2 * row, min(2 * row + 2, 5)), (3 * column, min(3 * column + 3, 7)))
             files.write({"x": values[tuple(slice(*ends) for ends in box)]}, box)
-            digests[row, column] = files.digest("x", (row, column))
+            digests[row, column] = digest_of_file(files.chunk_file("x", (row, column)), DIGEST_BYTES)
     variable = StoredVariable(tmp_path, "x", array, digests)
     rng = np.random.default_rng(5)
 
@@ -357,7 +358,7 @@ def test_a_fault_of_the_disk_during_an_extension_is_an_error_of_the_store(store,
     def fail(*_, **__):
         raise OSError(number, os.strerror(number), "somewhere")
 
-    monkeypatch.setattr(extend, "_copy_done", fail)
+    monkeypatch.setattr(extend, "carry_over", fail)
     with pytest.raises(StoreError, match=f"store: cannot .*{text}"):
         run_into_store(spec(12), store)
     monkeypatch.undo()
@@ -373,35 +374,85 @@ def test_a_newer_model_revision_reads_an_older_store_and_adds_no_runs_to_it(
     store, monkeypatch, tmp_path, capsys
 ):
     before = open_sweep(store).load()
-    monkeypatch.setattr(results, "MODEL_REVISION", 2)
+    monkeypatch.setattr(results, "MODEL_REVISION", 3)
 
     xr.testing.assert_identical(open_sweep(store).load(), before)
     report = verify_store(store, everything=True)
     assert (report.findings, report.runs_checked) == ([], 0)
     assert report.notes == [
-        "runs of model revision 1 are not run again by revision 2; their files are held against their digests"
+        "runs of model revision 1 are not run again by revision 3; their files are held against their digests"
     ]
     for seeds in (8, 9):
-        with pytest.raises(StoreError, match=r"model_revision: must be 2 .* \(got 1\). Give --rerun"):
+        with pytest.raises(StoreError, match=r"model_revision: must be 3 .* \(got 1\). Give --rerun"):
             run_into_store(spec(seeds), store)
     watch = Watch()
     again = run_into_store(spec(9), store, rerun=True, progress=watch)
     assert watch.runs == 9 * 4
-    assert again.attrs["model_revision"] == 2
+    assert again.attrs["model_revision"] == 3
     monkeypatch.undo()
-    with pytest.raises(StoreError, match=r"model_revision: must be at most 1 .* Use a newer lagsweep"):
+    with pytest.raises(StoreError, match=r"model_revision: must be at most 2 .* Use a newer lagsweep"):
         run_into_store(spec(9), store)
 
 
 def test_a_revision_that_leaves_a_sweeps_results_as_they_are_goes_on_with_it(store, monkeypatch):
-    monkeypatch.setattr(results, "MODEL_REVISION", 2)
-    monkeypatch.setitem(results.REVISION_CHANGES, 2, lambda spec: not spec.is_level_1)
+    monkeypatch.setattr(results, "MODEL_REVISION", 3)
+    monkeypatch.setitem(results.REVISION_CHANGES, 3, lambda spec: not spec.is_level_1)
     watch = Watch()
 
     run_into_store(spec(9), store, progress=watch)
 
     assert watch.runs == 4
     assert verify_store(store, everything=True).runs_checked == 36
+
+
+def general_spec(seeds=2, **fields):
+    settings = {"publication": "pause", "duration_seconds": 60.0, "warmup_seconds": 1.0} | fields
+    return make_spec(small_base().replace(**settings), {"max_lag": [0, 3]}, seeds)
+
+
+def test_the_second_revision_is_that_of_runs_whose_figures_it_changed():
+    level_1 = spec(2)
+    with_baseline = make_spec(small_base(), AXES, 2, baseline=True)
+    styles = {"mode": ["sequential", "bounded_async"], "publication": ["background", "abort"]}
+    background = general_spec(publication="background", mode="sequential", prompt_tokens=5)
+
+    assert {results.revision_of(one) for one in (level_1, with_baseline, general_spec(), background)} == {1}
+    assert results.revision_of(general_spec(warmup_seconds=0.0)) == 2
+    assert results.revision_of(general_spec(warmup_seconds=4e-7)) == 2  # no tick
+    assert results.revision_of(general_spec(mode="sequential")) == 2
+    assert results.revision_of(make_spec(general_spec().base, {"warmup_seconds": [0.0, 2.0]}, 2)) == 2
+    assert results.revision_of(make_spec(general_spec().base, styles, 2)) == 2
+
+
+def test_only_a_store_that_the_second_revision_changes_is_not_gone_on_with(tmp_path, monkeypatch):
+    kept, changed = tmp_path / "kept", tmp_path / "changed"
+    with monkeypatch.context() as older:
+        older.setattr(results, "MODEL_REVISION", 1)
+        run_into_store(general_spec(), kept)
+        run_into_store(general_spec(warmup_seconds=0.0), changed)
+    assert "model_revision" not in open_sweep(kept).attrs
+
+    watch = Watch()
+    run_into_store(general_spec(3), kept, progress=watch)
+    assert watch.runs == 2
+    assert verify_store(kept, everything=True).runs_checked == 6
+    with pytest.raises(StoreError, match=r"model_revision: must be 2 .* \(got 1\). Give --rerun"):
+        run_into_store(general_spec(3, warmup_seconds=0.0), changed)
+    again = run_into_store(general_spec(warmup_seconds=0.0), changed, rerun=True)
+    assert again.attrs["model_revision"] == 2
+
+
+def test_a_store_of_unchanged_results_may_grow_by_cells_whose_results_are_new(tmp_path, monkeypatch):
+    base = general_spec().base
+    with monkeypatch.context() as older:
+        older.setattr(results, "MODEL_REVISION", 1)
+        run_into_store(make_spec(base, {"warmup_seconds": [1.0, 2.0]}, 2), tmp_path / "grown")
+
+    grown = run_into_store(make_spec(base, {"warmup_seconds": [0.0, 1.0]}, 2), tmp_path / "grown")
+
+    assert grown.attrs["model_revision"] == 2
+    assert grown.sizes["warmup_seconds"] == 3
+    assert verify_store(tmp_path / "grown", everything=True).runs_checked == 6
 
 
 def test_the_first_revision_is_not_written(sound):
@@ -499,7 +550,7 @@ def test_a_repair_undoes_wrong_values_that_fit_their_digests(store, sound, capsy
         {"trained_tokens": (arrays.metrics["trained_tokens"] + 1).reshape(2, 2, 2)},
         part.layout.box((0, 0, 1)),
     )
-    record = opened.journal.units("cells")["0.0.1"] | {"digest": opened.unit_digest(part, (0, 0, 1))}
+    record = opened.journal.units("cells")["0.0.1"] | {"digest": unit_digest(opened, part, (0, 0, 1))}
     opened.place.check()
     opened.journal.append(record)
     opened.journal.append({"kind": "finished", "fingerprint": opened.spec.fingerprint})

@@ -188,6 +188,7 @@ def test_a_comparison_is_such_a_sweep():
         "areal:max_head_offpolicyness=2",
         "tinker",
         "synchronous_colocated",
+        "synchronous_colocated:training_scaling=0.2",
     ]
     for place, system in enumerate(systems):
         assert spec.config(place) == system.config

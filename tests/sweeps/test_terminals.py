@@ -25,6 +25,7 @@ from oracle.every_command import (
 from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.cli.streams import NEAR_CHARACTERS
 from lagsweep.sweeps.execute.progress import Plain
+from lagsweep.sweeps.results.text import grid
 
 LAGSWEEP = Path(sys.executable).with_name("lagsweep")
 FOLDER = "a[1] b*"  # every file of every command lies in it
@@ -50,6 +51,75 @@ def test_a_command_writes_on_a_narrow_latin_1_terminal_with_interrupts_ignored(n
     assert answer.code == 0, answer.err.decode("latin-1")
     assert b"Traceback" not in answer.err
     answer.out.decode("latin-1")
+
+
+TABLED = [name for name in NAMES if name not in ("completion", "lab", "report")]
+
+
+def prose(text, folder):
+    """Return the lines that are neither a command to paste nor about a path or an address."""
+    return [
+        line for line in text.splitlines() if not any(s in line for s in ("lagsweep ", "://", str(folder)))
+    ]
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+@pytest.mark.parametrize("name", TABLED)
+def test_every_table_of_a_command_fits_the_terminal(name, columns, folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    answer = run(call_of(name, folder))
+
+    assert answer.code == 0, answer.err.decode()
+    assert [line for line in prose((answer.out + answer.err).decode(), folder) if len(line) > columns] == []
+
+
+@pytest.fixture(scope="module")
+def wide_store(folder):
+    """A sweep over four axes of long names, whose rows need more than 80 columns."""
+    axes = ["max_lag=0,1", "queue_cap=7000,150000", "train_tokens_per_second=350,700", "sync_cadence=1,2"]
+    flags = [part for axis in axes for part in ("--axis", axis)]
+    flags += ["--duration-seconds", "120", "--seeds", "2", "--quiet"]
+    answer = run(["run", "--store", str(folder / "wide"), *flags])
+    assert answer.code == 0, answer.err
+    return folder / "wide"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("command", ["show", "recommend"])
+def test_settings_are_columns_where_they_fit_and_numbered_lines_elsewhere(
+    command, columns, wide_store, folder, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = run([command, str(wide_store)]).out.decode()
+
+    assert [line for line in prose(text, folder) if len(line) > columns] == []
+    if command == "show":
+        assert ("\n1: " in text) == (columns < 200)
+        assert text.count("ESS") > 1  # its column too
+
+
+@pytest.mark.parametrize("columns", [60, 70, 80])
+def test_a_run_of_the_general_loop_fits_too_and_says_when_bars_are_left_out(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rules = ["--group-size", "2", "--batch-groups", "4", "--batch-tokens", "none", "--publication", "pause"]
+    text = run(["simulate", "--duration-seconds", "100", *rules]).out.decode()
+
+    assert max(map(len, text.splitlines())) <= columns
+    assert ("Bars of shares are left out" in text) == (columns == 60)
+    assert text.count("█") > 3
+
+
+def test_a_table_folds_words_first_and_then_leaves_out_the_last_columns_saying_so():
+    header, row = ["what", "first", "second", "third"], ["some words", "1,000,000", "2,000,000", "3,000,000"]
+
+    assert (
+        grid(header, [row], left=[0], width=43).splitlines()[2]
+        == "some words  1,000,000  2,000,000  3,000,000"
+    )
+    folded = grid(header, [row], left=[0], width=40).splitlines()
+    assert folded[2:] == ["some     1,000,000  2,000,000  3,000,000", "words"]
+    less = grid(header, [row], left=[0], width=30).splitlines()
+    assert less[2:] == ["some      1,000,000  2,000,000", "words", "Left out at this width: third."]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("lab", "report")])

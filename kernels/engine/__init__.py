@@ -1,0 +1,1 @@
+"""Inference engines in steps: what a step takes, when something changes, memory, admission, preemption."""
