@@ -105,12 +105,34 @@ def explained(part: dict[str, Any]) -> list[str]:
     ]
 
 
+def add_row(found: Family, setup: Setup, calibration: Calibration, row: dict[str, Any]) -> None:
+    """Add the step and the wait of a row, and the verdict beside its colocated run."""
+    name, colocated = row["id"], {other["id"]: other for other in setup.part["colocated"]}
+    ends, wait = ends_of(setup, calibration, row)
+    shared = ((*FITTED, *colocated, *((MANY, FEW) if name == BETWEEN else ())), ends.kind)
+    step = ("step", "s", ends.middle, row["step"], *shared, ends.low, ends.high)
+    found.rows += [
+        Row(name, *step, IDENTIFIED[name], WHY.get(name, "")),
+        Row(
+            name,
+            "trainer's wait",
+            "share",
+            wait / ends.middle,
+            row["wait"] / row["step"],
+            *shared,
+            identified="as its step",
+        ),
+    ]
+    beside = colocated[COLOCATED[name.split(",")[0]]]
+    title = f"{name} beside {beside['id']}"
+    found.verdicts.append(Verdict(title, beside["step"], ends.low, ends.high, row["step"]))
+
+
 def family(data: dict[str, Any]) -> Family:
     """Predict every asynchronous row whose physical inputs other rows give, whole and by windows."""
     part = data["verl_fully_async"]
     setup = Setup(part)
     calibration = calibrate(setup)
-    colocated = {row["id"]: row for row in part["colocated"]}
     found = Family(
         "verl fully_async: one step is one publication, 512 prompts",
         part["source"],
@@ -134,41 +156,10 @@ def family(data: dict[str, Any]) -> Family:
             reason = "fitted on" if name in FITTED else "an input: an end of what gives the time of an update"
             found.left_out.append((name, reason))
             continue
-        ends, wait = ends_of(setup, calibration, row)
-        uses = (*FITTED, *colocated, *((MANY, FEW) if name == BETWEEN else ()))
-        shared = (uses, ends.kind)
-        found.rows += [
-            Row(
-                name,
-                "step",
-                "s",
-                ends.middle,
-                row["step"],
-                *shared,
-                ends.low,
-                ends.high,
-                IDENTIFIED[name],
-                WHY.get(name, ""),
-            ),
-            Row(
-                name,
-                "trainer's wait",
-                "share",
-                wait / ends.middle,
-                row["wait"] / row["step"],
-                *shared,
-                identified="as its step",
-            ),
-        ]
-        synchronous = colocated[COLOCATED[name.split(",")[0]]]
-        found.verdicts.append(
-            Verdict(
-                f"{name} beside {synchronous['id']}", synchronous["step"], ends.low, ends.high, row["step"]
-            )
-        )
+        add_row(found, setup, calibration, row)
     add_windows(found, setup, calibration)
     found.left_out += [
-        (f"{name}, step", "an input: its first window is where generation's work comes from")
-        for name in colocated
+        (f"{other['id']}, step", "an input: its first window is where generation's work comes from")
+        for other in part["colocated"]
     ]
     return found
