@@ -1,4 +1,4 @@
-"""What the experiments share: rows and their kinds, calibrated numbers, means over runs, an engine's speeds."""
+"""What the experiments share: rows of four kinds, calibrated numbers, means over runs, an engine's speeds."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ class Row:
         What fixes the row, or what is missing.
     why : str
         Where the model is off: the reason as far as it is known.
-    note : str
-        Something to stand beside the numbers.
     """
 
     name: str
@@ -58,7 +56,6 @@ class Row:
     high: float | None = None
     identified: str = ""
     why: str = ""
-    note: str = ""
 
     @property
     def is_share(self) -> bool:

@@ -26,8 +26,8 @@ from lagsweep.sweeps.presets.registry import preset_config
 SHAPE = "aime-rl-1000-grouped"
 SEEDS = 3
 WHY = {
-    4: "64 workers bind from staleness 2 on, so here 3 and 4 take the same; measured they differ by an eighth, "
-    "of one run each, and no setting that is stated would do that",
+    4: "64 workers bind from staleness 2 on, so here 3 and 4 take the same; measured they differ by an "
+    "eighth, of one run each, and no setting that is stated would do that",
 }
 
 
@@ -54,7 +54,7 @@ def capped_mean(median: float, sigma: float, cap: int) -> float:
 
 @dataclass(frozen=True)
 class Run:
-    """What a total is predicted from: lengths, seconds of training and of a copy, tail and work of a batch."""
+    """What a total is predicted from: lengths, training and a copy in seconds, tail and work of a batch."""
 
     median: float
     sigma: float
@@ -117,11 +117,49 @@ def calibrate(part: dict[str, Any], between: float, training: float) -> Run:
 
 
 def training_seconds(part: dict[str, Any]) -> tuple[float, float]:
-    """Return the update of the run with a cap of 2,048, and as long as the tokens of a cap of 4,096 make it."""
+    """Return the update of the run with a cap of 2,048, and with the tokens of a cap of 4,096."""
     short, long = part["cap_2048"], part["cap_4096"]
     each = short["total"] * short["training_share"] / short["updates"]
     tokens = long["response_tokens"] / long["responses"] * short["responses"] / short["response_tokens"]
     return each, each * tokens
+
+
+def predicted(
+    part: dict[str, Any], middle: Run, ends: dict[str, tuple[Run, Run]], row: dict[str, Any]
+) -> tuple[Row, Verdict]:
+    """Predict a row's total, and say whether it beats staleness 0."""
+    number = row["staleness"]
+    steps = Ends(
+        middle.total(part, number),
+        {name: (a.total(part, number), b.total(part, number)) for name, (a, b) in ends.items()},
+    )
+    beside = f"staleness {number} beside staleness 0"
+    return Row(
+        f"staleness {number}",
+        f"{part['updates']} updates",
+        "s",
+        steps.middle,
+        row["total"],
+        ("staleness 0", "staleness 1", part["cap_2048"]["id"], part["cap_4096"]["id"]),
+        steps.kind,
+        steps.low,
+        steps.high,
+        "staleness 0 and 1 divide the generation into tail and work; 64 workers are stated",
+        WHY.get(number, ""),
+    ), Verdict(beside, part["rows"][0]["total"], steps.low, steps.high, row["total"])
+
+
+def left_out(part: dict[str, Any]) -> list[tuple[str, str]]:
+    """List what is not predicted, with the reason."""
+    short, long = part["cap_2048"]["id"], part["cap_4096"]["id"]
+    other = "its waits are not stated, and its generation was a third shorter than that of staleness 0"
+    unknown = "which of the issue's two code bases ran it, with copies of 20 s or of 2 s, is not known"
+    return [
+        ("staleness 0 and 1", "inputs"),
+        (short, "an input: lengths and training"),
+        (long, other),
+        *((row["id"], unknown) for row in part["cadence"]),
+    ]
 
 
 def family(data: dict[str, Any]) -> Family:
@@ -151,37 +189,14 @@ def family(data: dict[str, Any]) -> Family:
             Calibrated("work of a generation", middle.work, "s on 8 GPUs", "staleness 0 and 1"),
         ],
         assumed=[
-            f"spread between prompts: the share that it has in the shipped law {SHAPE}; from none to all of it",
+            f"spread between prompts: its share in the shipped law {SHAPE}; from none to that law's own",
             "lengths of the sister issue's runs, and that they do not drift",
         ],
     )
-    synchronous = part["rows"][0]["total"]
     for row in part["rows"][2:]:
-        number = row["staleness"]
-        steps = Ends(
-            middle.total(part, number),
-            {name: (a.total(part, number), b.total(part, number)) for name, (a, b) in ends.items()},
-        )
-        found.rows.append(
-            Row(
-                f"staleness {number}",
-                f"{part['updates']} updates",
-                "s",
-                steps.middle,
-                row["total"],
-                ("staleness 0", "staleness 1", short["id"], long["id"]),
-                steps.kind,
-                steps.low,
-                steps.high,
-                "staleness 0 and 1 divide the generation into tail and work; 64 workers are stated",
-                WHY.get(number, ""),
-            )
-        )
-        found.verdicts.append(
-            Verdict(
-                f"staleness {number} beside staleness 0", synchronous, steps.low, steps.high, row["total"]
-            )
-        )
+        shown, verdict = predicted(part, middle, ends, row)
+        found.rows.append(shown)
+        found.verdicts.append(verdict)
     found.rows.append(
         Row(
             "cap 4,096",
@@ -193,15 +208,5 @@ def family(data: dict[str, Any]) -> Family:
             identified="mean and share at the cap of a run with half the cap fix a lognormal law",
         )
     )
-    found.left_out += [("staleness 0 and 1", "inputs"), (short["id"], "an input: lengths and training")]
-    found.left_out.append(
-        (
-            long["id"],
-            "its waits are not stated, and its generation was a third shorter than that of staleness 0",
-        )
-    )
-    found.left_out += [
-        (row["id"], "which of the issue's two code bases ran it, with copies of 20 s or of 2 s, is not known")
-        for row in part["cadence"]
-    ]
+    found.left_out = left_out(part)
     return found

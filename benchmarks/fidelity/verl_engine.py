@@ -1,9 +1,9 @@
 """verl's fully asynchronous runs as the simulator sees them: one setup, calibrated on three rows.
 
-Calibrated on the asynchronous rows ``64:64, s 0`` and ``64:64, s 0.5`` and ``32:32, s 0.5``: the fetch of a window
-(what the two that wait for nothing else wait), the rest of a step that no phase names, the update as
-``c + d / GPUs``, and the time of the longest rollout alone, from the row that waits for its whole generation. What
-generation has in work for its GPUs to share comes from the colocated runs, at lengths that are alike.
+Calibrated on the asynchronous rows ``64:64, s 0``, ``64:64, s 0.5`` and ``32:32, s 0.5``: the fetch of a
+window (what the two that wait for nothing else wait), the rest of a step that no phase names, the update as
+``c + d / GPUs``, and the time of the longest rollout alone, from the row that waits for its whole generation.
+The work of a generation, which its GPUs share, comes from the colocated runs, at lengths that are alike.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ WHY = {
 
 
 def between_updates(rows: dict[str, dict[str, Any]], setup: Setup) -> tuple[float, tuple[float, float]]:
-    """Return the updates of require_batches 2 in the middle and at the ends: by number of trainings, or its log."""
+    """Return the updates of require_batches 2, and ends: a line in the number of trainings, or its log."""
     many, few = rows[MANY]["update"], rows[FEW]["update"]
     counts = [setup.part["prompts"] / 32 / rows[name]["require_batches"] for name in (MANY, BETWEEN, FEW)]
     line = few + (many - few) * (counts[1] - counts[2]) / (counts[0] - counts[2])
@@ -42,7 +42,7 @@ def between_updates(rows: dict[str, dict[str, Any]], setup: Setup) -> tuple[floa
 
 
 def ends_of(setup: Setup, calibration: Calibration, row: dict[str, Any]) -> tuple[Ends, float]:
-    """Simulate a row in the middle and at the ends of its inputs; gives its steps, and the wait in the middle."""
+    """Simulate a row in the middle and at the ends of its inputs; gives steps, and the middle wait."""
     rows = {row["id"]: row for row in setup.part["asynchronous"]}
     ends = dict(calibration.ends)
     updates = None
@@ -75,8 +75,8 @@ def calibrated(calibration: Calibration) -> list[Calibrated]:
             "work of a generation",
             middle.work,
             "GPU s",
-            f"the first window of {', '.join(COLOCATED.values())}; {low:,.0f} to {high:,.0f}: a standard error, "
-            "and no more than lets 32:32 wait for its fetch alone",
+            f"the first window of {', '.join(COLOCATED.values())}; {low:,.0f} to {high:,.0f}: a standard "
+            "error, and no more than lets 32:32 wait for its fetch alone",
         ),
         Calibrated("longest rollout alone", middle.tail, "s", f"the step of {FITTED[0]}"),
     ]
@@ -99,10 +99,33 @@ def explained(part: dict[str, Any]) -> list[str]:
     return [
         f"{small} looked slow because its lengths grew: {taken(small, 0):,.0f} s a step in its first window, "
         f"{taken(small, 3):,.0f} s in its last. At the first window's lengths {small} and {middle} give "
-        f"{fixed + divided / rows[large]['gpus']:.0f} s for {large}, and {taken(large, 0):.0f} s were measured",
+        f"{fixed + divided / rows[large]['gpus']:.0f} s for {large}; measured {taken(large, 0):.0f} s",
         "that most of the gain comes with the first tenth of staleness is a drift of lengths: where they are "
-        f"alike, in the first and second window, it gives {gains[0]:.0%} and {gains[1]:.0%} of what a half gives",
+        f"alike, in the first and second window, it gives {gains[0]:.0%} and {gains[1]:.0%} of a half's",
     ]
+
+
+def add_row(found: Family, setup: Setup, calibration: Calibration, row: dict[str, Any]) -> None:
+    """Add the step and the wait of a row, and the verdict beside its colocated run."""
+    name, colocated = row["id"], {other["id"]: other for other in setup.part["colocated"]}
+    ends, wait = ends_of(setup, calibration, row)
+    shared = ((*FITTED, *colocated, *((MANY, FEW) if name == BETWEEN else ())), ends.kind)
+    step = ("step", "s", ends.middle, row["step"], *shared, ends.low, ends.high)
+    found.rows += [
+        Row(name, *step, IDENTIFIED[name], WHY.get(name, "")),
+        Row(
+            name,
+            "trainer's wait",
+            "share",
+            wait / ends.middle,
+            row["wait"] / row["step"],
+            *shared,
+            identified="as its step",
+        ),
+    ]
+    beside = colocated[COLOCATED[name.split(",")[0]]]
+    title = f"{name} beside {beside['id']}"
+    found.verdicts.append(Verdict(title, beside["step"], ends.low, ends.high, row["step"]))
 
 
 def family(data: dict[str, Any]) -> Family:
@@ -110,13 +133,12 @@ def family(data: dict[str, Any]) -> Family:
     part = data["verl_fully_async"]
     setup = Setup(part)
     calibration = calibrate(setup)
-    colocated = {row["id"]: row for row in part["colocated"]}
     found = Family(
         "verl fully_async: one step is one publication, 512 prompts",
         part["source"],
         part["setting"],
-        "preset verl_fully_async with a fetch; every rollout of the budget runs at once on engines whose speed "
-        "falls with their load",
+        "preset verl_fully_async with a fetch; every rollout of the budget runs at once on engines whose "
+        "speed falls with their load",
         calibrated=calibrated(calibration),
         assumed=[
             f"the shape of lengths: log spread {setup.between:.2f} between prompts and {setup.within:.2f} "
@@ -134,41 +156,10 @@ def family(data: dict[str, Any]) -> Family:
             reason = "fitted on" if name in FITTED else "an input: an end of what gives the time of an update"
             found.left_out.append((name, reason))
             continue
-        ends, wait = ends_of(setup, calibration, row)
-        uses = (*FITTED, *colocated, *((MANY, FEW) if name == BETWEEN else ()))
-        shared = (uses, ends.kind)
-        found.rows += [
-            Row(
-                name,
-                "step",
-                "s",
-                ends.middle,
-                row["step"],
-                *shared,
-                ends.low,
-                ends.high,
-                IDENTIFIED[name],
-                WHY.get(name, ""),
-            ),
-            Row(
-                name,
-                "trainer's wait",
-                "share",
-                wait / ends.middle,
-                row["wait"] / row["step"],
-                *shared,
-                identified="as its step",
-            ),
-        ]
-        synchronous = colocated[COLOCATED[name.split(",")[0]]]
-        found.verdicts.append(
-            Verdict(
-                f"{name} beside {synchronous['id']}", synchronous["step"], ends.low, ends.high, row["step"]
-            )
-        )
+        add_row(found, setup, calibration, row)
     add_windows(found, setup, calibration)
     found.left_out += [
-        (f"{name}, step", "an input: its first window is where generation's work comes from")
-        for name in colocated
+        (f"{other['id']}, step", "an input: its first window is where generation's work comes from")
+        for other in part["colocated"]
     ]
     return found

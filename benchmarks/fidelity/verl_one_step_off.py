@@ -120,10 +120,9 @@ IDENTIFIED = {
     "{least:.2f} to {most:.2f}",
 }
 WHY = {
-    "FSDP2": "tail and work from the other run give 622 s of generation, and it took 458 s; 501 s are too "
-    "long as well, and here the generation does not set the pace",
-    "Megatron": "its training took no longer on 12 GPUs than on 16 (467 s against 463 s); the median exponent "
-    "of the others lengthens it",
+    "FSDP2": "its generation took 458 s, less than either; it did not set the pace",
+    "Megatron": "its training took no longer on 12 GPUs than on 16 (467 s against 463 s); the median "
+    "exponent of the others lengthens it",
 }
 
 
@@ -182,10 +181,11 @@ def family(data: dict[str, Any]) -> Family:
         "preset verl_one_step_off with a fetch; all rollouts of a batch at once",
         assumed=[
             "a wait that outlasts the generation is the fetch of a batch, as in verl fully_async",
-            "lognormal lengths whose longest of a batch is the cap (a batch ends as one: only its time matters)",
+            "lognormal lengths whose longest of a batch is the cap; a batch ends as one, so only its "
+            "time matters",
             f"a publication of {SYNC_SECONDS:g} s",
-            "a range is the middle half of what other published updates say: colocated, and on the fewer GPUs "
-            "of the run beside it",
+            "how training grows: the middle half of what other published updates say, colocated and on the "
+            "fewer GPUs of the run beside it",
         ],
     )
     for wanted, known in ((fsdp, megatron), (megatron, fsdp)):

@@ -1,9 +1,9 @@
 """verl's runs by windows of 100 steps: lengths drift, so a mean over a run is no steady state.
 
-Each window is fitted by itself, on the three rows that are fitted on anyway: the update from the two runs that wait
-for nothing but the fetch, the longest rollout alone from the run that waits for its whole generation. The first
-window starts from one model in every run, so its lengths are alike. How far lengths may be off in a later one is
-what the fitted runs themselves show: the first window, made longer by the growth of each.
+Each window is fitted by itself, on the three rows that are fitted on anyway: the update from the two runs
+that wait for nothing but the fetch, the longest rollout alone from the run that waits for a whole generation.
+The first window starts from one model in every run, so its lengths are alike. How far lengths may be off in a
+later one is what the fitted runs themselves show: the first window, made longer by the growth of each.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def add_windows(found: Family, setup: Setup, calibration: Calibration) -> None:
     """Add a row for each window of the predicted runs."""
     windows = Windows(setup, calibration)
     steps = setup.part["window_steps"]
+    colocated = [row["id"] for row in setup.part["colocated"]]
     for window in range(4):
         span = f"steps {window * steps + 1}-{(window + 1) * steps}"
         growth = windows.growth(window) if window else {}
@@ -101,7 +102,7 @@ def add_windows(found: Family, setup: Setup, calibration: Calibration) -> None:
                     "s",
                     ends.middle,
                     windows.seconds(name, window),
-                    tuple(f"{fitted}, {span}" for fitted in FITTED),
+                    (*(f"{fitted}, {span}" for fitted in FITTED), *FITTED, *colocated),
                     ends.kind,
                     ends.low,
                     ends.high,
@@ -112,10 +113,18 @@ def add_windows(found: Family, setup: Setup, calibration: Calibration) -> None:
         if growth:
             text = ", ".join(f"{name} {factor:.2f}" for name, factor in growth.items())
             found.off.append(f"{span}: lengths have grown since the first window by {text}")
-        else:
-            found.calibrated.append(
-                Calibrated(f"updates on 64 GPUs, {span}", windows.updates(AHEAD, 0), "s", f"{AHEAD}, {span}")
-            )
+        if windows.divides(window):
+            found.calibrated += fitted_numbers(windows.fit(window), span)
+
+
+def fitted_numbers(physics: Physics, span: str) -> list[Calibrated]:
+    """List what a window of the fitted rows gave."""
+    both = f"{AHEAD} and {HALF}, {span}, less fetch and rest"
+    return [
+        Calibrated(f"{span}: update that GPUs do not divide", physics.update[0], "s", both),
+        Calibrated(f"{span}: update that they do", physics.update[1], "GPU s", both),
+        Calibrated(f"{span}: longest rollout alone", physics.tail, "s", f"{ON_POLICY}, {span}"),
+    ]
 
 
 def identified(ends: Ends, window: int, growth: dict[str, float]) -> str:
