@@ -16,7 +16,7 @@ from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import aside, cut, merge
-from lagsweep.sweeps.store.content import content_of_folder
+from lagsweep.sweeps.store.folder_content import content_of_folder
 from lagsweep.sweeps.store.merge import compact_store
 from lagsweep.sweeps.store.store import SweepStore, open_sweep, read_table
 from lagsweep.sweeps.store.verify import verify_store
@@ -89,9 +89,9 @@ def test_a_kill_while_units_are_merged_loses_nothing_and_ends_with_the_same_byte
             patched.setattr(merge, "carry_over", killed)
         elif moment == "finish":
             patched.setattr(SweepStore, "finish", killed)
+        elif "rename" in moment:
+            patched.setattr(merge, "replace_store", renaming(patched, rename))
         with pytest.raises(KeyboardInterrupt):
-            if "rename" in moment:
-                patched.setattr(merge, "replace_store", renaming(patched, rename))
             run_into_store(SPEC, folder, **SMALL)
     if folder.exists():
         assert (open_sweep(folder)["status"] == 1).all()
