@@ -93,7 +93,8 @@ def test_of_settings_that_are_equal_to_a_thousandth_the_freshest_is_chosen():
 def test_the_end_of_points_is_a_doubt_without_a_command_that_would_not_fit_them(tmp_path):
     spec = tmp_path / "zip.toml"
     spec.write_text(
-        "seeds = 4\n[base]\npreset = 'verl_fully_async'\ngroup_size = 4\nbatch_groups = 8\nrollout_workers = 64\n"
+        "seeds = 4\n[base]\npreset = 'verl_fully_async'\ngroup_size = 4\n"
+        "batch_groups = 8\nrollout_workers = 64\n"
         "duration_seconds = 3000.0\ntrain_tokens_per_second = 4000.0\n[[zip]]\n"
         "'preset.staleness_threshold' = [0.0, 0.25, 0.5]\n'preset.trigger_parameter_sync_step' = [1, 2, 4]\n"
     )
