@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 import lagsweep
-from lagsweep import kernels
+from lagsweep import custom, kernels
 from lagsweep.kernels.pipeline.metrics import (
     GENERAL_METRICS,
     METRICS,
@@ -67,6 +67,12 @@ def _front_names() -> list[str]:
     for room in sorted(rooms):
         lines += [f"### {_first_line(import_module(room)).rstrip('.')}", "", *_entries(rooms[room])]
     return lines
+
+
+def _custom_names() -> list[str]:
+    """List the names of ``lagsweep.custom``: what rules of the user's own are made from."""
+    things = {name: getattr(custom, name) for name in custom.__all__}
+    return ["## Names of `lagsweep.custom`", "", _first_line(custom), "", *_entries(things)]
 
 
 def _kernel_names() -> list[str]:
@@ -166,7 +172,7 @@ def page() -> str:
     """Build the page's text."""
     lines = ["# Reference", "", "Made from the code by `python docs/make_reference.py`; do not edit.", ""]
     lines += _fields() + _metrics()
-    lines += _front_names() + _kernel_names()
+    lines += _front_names() + _custom_names() + _kernel_names()
     lines += _commands()
     return "\n".join(lines).rstrip() + "\n"
 

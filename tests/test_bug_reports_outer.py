@@ -133,6 +133,35 @@ def test_a_window_that_is_switched_off(on, first, key, tmp_path):
     assert f"{_expected('mem-13')[key]}" in answer.out.decode()
 
 
+def test_a_hybrid_models_cache_by_policy():
+    case = _input("mem-15")
+    short = case["short"]
+    wanted = {policy: size * 2**30 for policy, size in _expected("mem-15")["GiB"].items()}
+
+    def cache_bytes(context, sequences, *flags):
+        sizes = [
+            "--context",
+            str(context),
+            "--sequences",
+            str(sequences),
+            "--gpus",
+            "1",
+            "--rollout-gpus",
+            "1",
+        ]
+        answer = json.loads(run(["ledger", "--model", case["model"], *sizes, *flags, "--json"]).out)
+        return answer["phases"]["rollout"]["components_bytes"]["KV cache"], answer["notes"]
+
+    for policy, size in wanted.items():
+        found, notes = cache_bytes(case["context"], case["sequences"], "--window-policy", policy)
+        assert found == size
+        assert any(f"'{policy}'" in note for note in notes)
+        flags = ["--window-policy", policy, "--block-tokens", str(short["block_tokens"])]
+        assert (
+            cache_bytes(short["context"], short["sequences"], *flags)[0] == _expected("mem-15")["short_bytes"]
+        )
+
+
 def test_a_store_whose_name_holds_brackets(tmp_path):
     case = _input("path-01")
     base = PipelineConfig(duration_seconds=120)

@@ -74,9 +74,15 @@ def family(data: dict[str, Any]) -> Family:
     )
     for row in part["rows"]:
         name = f"C {row['concurrency']}, B {row['batch_samples']}, q {row['queue_batches']}, ρ {row['rho']:g}"
-        note = f"closed form {closed_form(row):.2f}"
         found.rows.append(
-            Row(name, "mean staleness", "versions", predict(row), row["mean_staleness"], note=note)
+            Row(
+                name,
+                "mean staleness",
+                "versions",
+                predict(row),
+                row["mean_staleness"],
+                identified=f"all inputs are stated; closed form {closed_form(row):.2f}",
+            )
         )
     found.off = [
         "every row is a few percent high, as is the post's closed form: both keep all C slots busy at every "

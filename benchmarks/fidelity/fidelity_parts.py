@@ -1,4 +1,4 @@
-"""What the experiments share: rows, calibrated numbers, means over a few runs, an engine's speeds."""
+"""What the experiments share: rows of four kinds, calibrated numbers, means over runs, an engine's speeds."""
 
 from __future__ import annotations
 
@@ -12,38 +12,50 @@ from scipy.special import ndtri
 
 from lagsweep.sweeps.config.config import PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.presets.registry import preset_config
 from lagsweep.sweeps.runs.many import general_batch
 
 SEEDS = 2
 
 
+WIDTH = 0.10  # what one input may move a prediction by, from end to end, before the row is a range
+
+
 @dataclass(frozen=True)
 class Row:
-    """One predicted number beside its measurement.
+    """One published number beside what its inputs say of it.
 
     Attributes
     ----------
     name, quantity, unit : str
-    predicted, measured : float
+    measured : float
+    kind : str
+        ``"prediction"``: the inputs fix it. ``"split"``: with the row's own times of training put in.
+        ``"bound"``: nothing could be less. ``"range"``: the inputs leave an interval. Only a prediction and a
+        split have an error, only predictions enter a median.
+    predicted : float, optional
+        The number, of a range its middle; none where the inputs leave even that open.
+    low, high : float, optional
+        What the ends of the inputs leave.
     uses : tuple of str
         The rows whose measurements went into the prediction; never this one.
+    identified : str
+        What fixes the row, or what is missing.
     why : str
         Where the model is off: the reason as far as it is known.
-    note : str
-        Something to stand beside the numbers.
-    bound : str
-        ``"at least"`` where the prediction is the best that any arrangement could reach.
     """
 
     name: str
     quantity: str
     unit: str
-    predicted: float
+    predicted: float | None
     measured: float
     uses: tuple[str, ...] = ()
+    kind: str = "prediction"
+    low: float | None = None
+    high: float | None = None
+    identified: str = ""
     why: str = ""
-    bound: str = ""
-    note: str = ""
 
     @property
     def is_share(self) -> bool:
@@ -51,9 +63,81 @@ class Row:
         return self.unit == "share"
 
     @property
-    def error(self) -> float:
-        """Predicted over measured, less 1; of a share the difference."""
+    def error(self) -> float | None:
+        """Predicted over measured, less 1; of a share the difference; of a bound or a range none."""
+        if self.kind in ("bound", "range") or self.predicted is None:
+            return None
         return self.predicted - self.measured if self.is_share else self.predicted / self.measured - 1.0
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the measurement lies inside the range or not below the bound; of other rows none."""
+        if self.error is not None:
+            return None
+        above = self.low is None or self.measured >= self.low
+        return above and (self.high is None or self.measured <= self.high)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether asynchronous beats synchronous, by what the inputs leave and by the measurement.
+
+    Attributes
+    ----------
+    name : str
+    synchronous : float
+        The measured synchronous run on as many GPUs.
+    low, high : float
+        What the inputs leave of the asynchronous run.
+    measured : float
+        The asynchronous run.
+    """
+
+    name: str
+    synchronous: float
+    low: float
+    high: float
+    measured: float
+
+    @property
+    def predicted(self) -> str:
+        """``"yes"``, ``"no"``, or ``"open"`` where the inputs leave both."""
+        if self.high < self.synchronous:
+            return "yes"
+        return "no" if self.low > self.synchronous else "open"
+
+    @property
+    def observed(self) -> str:
+        """What the two measurements say."""
+        return "yes" if self.measured < self.synchronous else "no"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A prediction in the middle of its inputs, and with each input in turn at its two ends."""
+
+    middle: float
+    by_input: dict[str, tuple[float, float]]
+
+    @property
+    def low(self) -> float:
+        """The least of all."""
+        return min([self.middle, *(min(pair) for pair in self.by_input.values())])
+
+    @property
+    def high(self) -> float:
+        """The greatest of all."""
+        return max([self.middle, *(max(pair) for pair in self.by_input.values())])
+
+    @property
+    def open_inputs(self) -> list[str]:
+        """The inputs that alone move it by more than a tenth of its middle."""
+        return [name for name, ends in self.by_input.items() if abs(ends[1] - ends[0]) > WIDTH * self.middle]
+
+    @property
+    def kind(self) -> str:
+        """A prediction, or a range if some input leaves it open."""
+        return "range" if self.open_inputs else "prediction"
 
 
 @dataclass(frozen=True)
@@ -75,6 +159,7 @@ class Family:
     setting: str
     model: str
     rows: list[Row] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
     calibrated: list[Calibrated] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     off: list[str] = field(default_factory=list)
@@ -110,6 +195,32 @@ def engine_speeds(
     """
     speed = tail_tokens / tail_seconds
     return speed, work_seconds * speed / (rollouts * mean_tokens)
+
+
+def division(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Fit ``seconds = c + d / GPUs`` to pairs of GPUs and seconds by least squares; gives c and d."""
+    gpus, seconds = np.array(points, float).T
+    c, d = np.linalg.lstsq(np.stack([np.ones_like(gpus), 1.0 / gpus], axis=1), seconds, rcond=None)[0]
+    return float(c), float(d)
+
+
+def one_batch_ahead(generation: float, training: float) -> float:
+    """Simulate rounds of two phases without a spread, generation one batch ahead; gives seconds a round."""
+    config = preset_config(
+        "nemo_rl_legacy",
+        batch_groups=4,
+        group_size=1,
+        rollout_workers=4,
+        response_length=LengthLaw.fixed(1000),
+        decode_tokens_per_second=1000 / generation,
+        rollout_overhead_seconds=0.0,
+        train_overhead_seconds=training,
+        train_tokens_per_second=1e12,
+        sync_seconds=0.0,
+        duration_seconds=40 * (generation + training),
+        warmup_seconds=10 * (generation + training),
+    )
+    return seconds_per_update(config)
 
 
 def capped_lognormal(sigma: float, rollouts: int, maximum: int, *, prompt_sigma: float = 0.0) -> LengthLaw:

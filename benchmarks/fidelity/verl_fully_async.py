@@ -1,161 +1,165 @@
-"""verl's fully asynchronous trainer: step and trainer's wait, from the phases of other rows."""
+"""verl's fully asynchronous trainer: step and trainer's wait of the rows that are not fitted on."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from fidelity_parts import (
-    Calibrated,
-    Family,
-    Row,
-    capped_lognormal,
-    engine_speeds,
-    expected_longest,
-    means_over_seeds,
-    spread_between_and_within,
+from fidelity_parts import Calibrated, Ends, Family, Row, Verdict, division
+from verl_engine import (
+    FITTED,
+    RESUME_SECONDS,
+    SHAPE,
+    Calibration,
+    Setup,
+    calibrate,
+    window_seconds,
 )
+from verl_windows import add_windows
 
-from lagsweep.sweeps.laws.lengths import LengthLaw
-from lagsweep.sweeps.presets.registry import preset_config
-
-SHAPE = "aime-rl-1000-grouped"
-RESUME_SECONDS = 1.0  # the client's sleep before it sends an interrupted request again
-WINDOWS = 30
-
-
-def generation_of_colocated(rows: list[dict[str, Any]]) -> tuple[float, float]:
-    """Fit ``generation = tail + work / GPUs`` to the colocated rows; gives seconds and GPU seconds."""
-    design = np.array([[1.0, 1.0 / row["gpus"]] for row in rows])
-    tail, work = np.linalg.lstsq(design, np.array([row["generation"] for row in rows]), rcond=None)[0]
-    return float(tail), float(work)
-
-
-class Setup:
-    """The side of the experiment that all rows share."""
-
-    def __init__(self, part: dict[str, Any]) -> None:
-        self.part = part
-        self.rollouts = part["prompts"] * part["responses"]
-        self.tail, self.work = generation_of_colocated(part["colocated"])
-        self.between, self.within = spread_between_and_within(LengthLaw.shipped(SHAPE))
-        maximum = part["max_response_tokens"]
-        self.law = capped_lognormal(self.within, self.rollouts, maximum, prompt_sigma=self.between)
-        # The longest and the mean of all lengths, between prompts and within.
-        whole = capped_lognormal(float(np.hypot(self.between, self.within)), self.rollouts, maximum)
-        self.longest, self.mean = expected_longest(whole, self.rollouts), whole.mean_tokens
-
-    def predict(self, row: dict[str, Any], update_seconds: float) -> tuple[float, float]:
-        """Simulate a row with so many seconds of updates per 512 prompts; gives step and share of wait."""
-        part = self.part
-        batch = part["mini_batch_prompts"] * row["require_batches"]
-        steps = part["prompts"] // batch
-        speed, slowdown = engine_speeds(
-            self.longest, self.mean, self.rollouts, self.tail, self.work / row["gpus"]
-        )
-        in_flight = int(part["prompts"] * (1 + row["threshold"]) + 1) * part["responses"]
-        guess = 1.5 * max(update_seconds, self.tail + self.work / row["gpus"])
-        config = preset_config(
-            "verl_fully_async",
-            staleness_threshold=row["threshold"],
-            trigger_parameter_sync_step=steps,
-            require_batches=row["require_batches"],
-            batch_groups=batch,
-            group_size=part["responses"],
-            rollout_workers=in_flight,
-            response_length=self.law,
-            prompt_sigma=self.between,
-            decode_tokens_per_second=speed,
-            decode_slowdown_per_rollout=slowdown,
-            rollout_overhead_seconds=0.0,
-            train_overhead_seconds=update_seconds / steps,
-            train_tokens_per_second=1e12,
-            sync_seconds=part["sync_seconds"],
-            resume_seconds=RESUME_SECONDS,
-            duration_seconds=WINDOWS * guess,
-            warmup_seconds=WINDOWS / 10 * guess,
-        )
-        updates = steps * row["require_batches"]
-        found = means_over_seeds(
-            config,
-            {
-                "step": lambda run: run["seconds_per_update"] * updates,
-                "wait": lambda run: run["trainer_batch_seconds"] + run["trainer_running_groups_seconds"],
-                "whole": lambda run: run["seconds_per_update"] * run["updates"],
-            },
-        )
-        return found["step"], found["wait"] / found["whole"]
-
-
-def update_seconds(rows: dict[str, dict[str, Any]], row: dict[str, Any]) -> tuple[float, tuple[str, ...]]:
-    """Return the updates' seconds for a row from other rows: on the same GPUs, or scaled by their number."""
-    if row["id"] == "64:64, require_batches 2":
-        many, few = rows["64:64, require_batches 1"], rows["64:64, require_batches 4"]
-        each = (many["update"] - few["update"]) / (16 - 4)
-        return few["update"] + each * (8 - 4), (many["id"], few["id"])
-    source = {
-        "64:64, s 0": "64:64, s 0.5",
-        "32:32, s 0.5": "16:16, s 0.5",
-        "16:16, s 0.5": "32:32, s 0.5",
-    }.get(row["id"], "64:64, s 0")
-    other = rows[source]
-    return other["update"] * other["gpus"] / row["gpus"], (source,)
-
-
-LARGE = (
-    "the colocated run on 32 GPUs generated for 2.4 times as long as that on 64, which no division of work "
-    "among GPUs explains (its engines share their memory with the trainer); here they do not"
-)
-UPDATES = "part of the wait: the updates of this row took longer than those of the row they are taken from"
+MANY, FEW = "64:64, require_batches 1", "64:64, require_batches 4"
+BETWEEN = "64:64, require_batches 2"
+COLOCATED = {"64:64": "colocated 128", "32:32": "colocated 64", "16:16": "colocated 32"}
+IDENTIFIED = {
+    "64:64, s 0.1": "lies between two fitted rows on the same GPUs; work and tail divide what s 0 took",
+    "64:64, s 0.3": "the trainer sets the pace: update and fetch",
+    "16:16, s 0.5": "the trainer sets the pace: the update as c + d / GPUs from 64 and 32, and the fetch",
+    BETWEEN: "the trainer sets the pace: the update between those of 16 and 4 trainings, and the fetch",
+}
 WHY = {
-    "64:64, s 0.3": UPDATES,
-    "32:32, s 0.5": LARGE,
-    "16:16, s 0.5": LARGE + "; and 16 GPUs lie outside the fitted range",
+    "16:16, s 0.5": "its lengths hardly drift, those of the fitted rows do; the division of their updates "
+    "takes that in, so part of the agreement is luck. Its own update (313.81 s) is longer than its step",
+    "64:64, s 0.1": "lengths drift differently in each run: see the windows",
+    "64:64, s 0.3": "the same",
 }
 
 
+def between_updates(rows: dict[str, dict[str, Any]], setup: Setup) -> tuple[float, tuple[float, float]]:
+    """Return the updates of require_batches 2, and ends: a line in the number of trainings, or its log."""
+    many, few = rows[MANY]["update"], rows[FEW]["update"]
+    counts = [setup.part["prompts"] / 32 / rows[name]["require_batches"] for name in (MANY, BETWEEN, FEW)]
+    line = few + (many - few) * (counts[1] - counts[2]) / (counts[0] - counts[2])
+    return line, (line, (many * few) ** 0.5)
+
+
+def ends_of(setup: Setup, calibration: Calibration, row: dict[str, Any]) -> tuple[Ends, float]:
+    """Simulate a row in the middle and at the ends of its inputs; gives steps, and the middle wait."""
+    rows = {row["id"]: row for row in setup.part["asynchronous"]}
+    ends = dict(calibration.ends)
+    updates = None
+    by_input = {}
+    if row["id"] == BETWEEN:
+        del ends["updates"]
+        updates, pair = between_updates(rows, setup)
+        low, high = (setup.predict(row, calibration.middle, each)[0] for each in pair)
+        by_input["updates"] = (low, high)
+    for name, (first, second) in ends.items():
+        by_input[name] = (
+            setup.predict(row, first, updates)[0],
+            setup.predict(row, second, updates)[0],
+        )
+    step, wait = setup.predict(row, calibration.middle, updates)
+    return Ends(step, by_input), wait
+
+
+def calibrated(calibration: Calibration) -> list[Calibrated]:
+    """List the numbers of the calibration with the rows they come from."""
+    middle, ends = calibration.middle, calibration.ends
+    low, high = (pair.work for pair in ends["work of generation"])
+    fitted = ", ".join(FITTED)
+    return [
+        Calibrated("fetch of a window", middle.fetch, "s", "the waits of " + ", ".join(FITTED[1:])),
+        Calibrated("rest of a step", middle.rest, "s", f"step less wait less update of {fitted}"),
+        Calibrated("update that GPUs do not divide", middle.update[0], "s", f"updates of {fitted}"),
+        Calibrated("update that they do", middle.update[1], "GPU s", f"updates of {fitted}"),
+        Calibrated(
+            "work of a generation",
+            middle.work,
+            "GPU s",
+            f"the first window of {', '.join(COLOCATED.values())}; {low:,.0f} to {high:,.0f}: a standard "
+            "error, and no more than lets 32:32 wait for its fetch alone",
+        ),
+        Calibrated("longest rollout alone", middle.tail, "s", f"the step of {FITTED[0]}"),
+    ]
+
+
+def explained(part: dict[str, Any]) -> list[str]:
+    """Say what the windows say of figures that looked odd."""
+    rows = {row["id"]: row for row in (*part["colocated"], *part["asynchronous"])}
+
+    def taken(name: str, window: int) -> float:
+        return window_seconds(rows[name], part, window)
+
+    small, middle, large = COLOCATED["16:16"], COLOCATED["32:32"], COLOCATED["64:64"]
+    fixed, divided = division([(rows[name]["gpus"], taken(name, 0)) for name in (small, middle)])
+    gains = [
+        (taken("64:64, s 0", w) - taken("64:64, s 0.1", w))
+        / (taken("64:64, s 0", w) - taken("64:64, s 0.5", w))
+        for w in (0, 1)
+    ]
+    return [
+        f"{small} looked slow because its lengths grew: {taken(small, 0):,.0f} s a step in its first window, "
+        f"{taken(small, 3):,.0f} s in its last. At the first window's lengths {small} and {middle} give "
+        f"{fixed + divided / rows[large]['gpus']:.0f} s for {large}; measured {taken(large, 0):.0f} s",
+        "that most of the gain comes with the first tenth of staleness is a drift of lengths: where they are "
+        f"alike, in the first and second window, it gives {gains[0]:.0%} and {gains[1]:.0%} of a half's",
+    ]
+
+
+def add_row(found: Family, setup: Setup, calibration: Calibration, row: dict[str, Any]) -> None:
+    """Add the step and the wait of a row, and the verdict beside its colocated run."""
+    name, colocated = row["id"], {other["id"]: other for other in setup.part["colocated"]}
+    ends, wait = ends_of(setup, calibration, row)
+    shared = ((*FITTED, *colocated, *((MANY, FEW) if name == BETWEEN else ())), ends.kind)
+    step = ("step", "s", ends.middle, row["step"], *shared, ends.low, ends.high)
+    found.rows += [
+        Row(name, *step, IDENTIFIED[name], WHY.get(name, "")),
+        Row(
+            name,
+            "trainer's wait",
+            "share",
+            wait / ends.middle,
+            row["wait"] / row["step"],
+            *shared,
+            identified="as its step",
+        ),
+    ]
+    beside = colocated[COLOCATED[name.split(",")[0]]]
+    title = f"{name} beside {beside['id']}"
+    found.verdicts.append(Verdict(title, beside["step"], ends.low, ends.high, row["step"]))
+
+
 def family(data: dict[str, Any]) -> Family:
-    """Predict every asynchronous row whose physical inputs other rows give."""
+    """Predict every asynchronous row whose physical inputs other rows give, whole and by windows."""
     part = data["verl_fully_async"]
     setup = Setup(part)
-    rows = {row["id"]: row for row in part["asynchronous"]}
-    colocated = tuple(row["id"] for row in part["colocated"])
+    calibration = calibrate(setup)
     found = Family(
         "verl fully_async: one step is one publication, 512 prompts",
         part["source"],
         part["setting"],
-        "preset verl_fully_async; every rollout of the budget runs at once on engines whose speed falls with "
-        "their load",
-        calibrated=[
-            Calibrated(
-                "longest rollout alone", setup.tail, "s", "least squares over " + ", ".join(colocated)
-            ),
-            Calibrated(
-                "generation work", setup.work, "GPU s", "the same fit: generation = tail + work / GPUs"
-            ),
-        ],
+        "preset verl_fully_async with a fetch; every rollout of the budget runs at once on engines whose "
+        "speed falls with their load",
+        calibrated=calibrated(calibration),
         assumed=[
             f"the shape of lengths: log spread {setup.between:.2f} between prompts and {setup.within:.2f} "
             f"within one, as in the shipped law {SHAPE} (another model, another system); the cap is the "
             "longest of a batch",
             f"an interrupted request waits {RESUME_SECONDS:g} s and is not prefilled again",
             "engines enough for the whole budget (16 prompts for each)",
+            "of a colocated run's first window generation has the share that it has of the run",
         ],
+        off=explained(part),
     )
     for row in part["asynchronous"]:
-        if row["id"] in ("64:64, require_batches 1", "64:64, require_batches 4"):
-            found.left_out.append((row["id"], "an input: the two ends that give the time of an update"))
+        name = row["id"]
+        if name in FITTED or name in (MANY, FEW):
+            reason = "fitted on" if name in FITTED else "an input: an end of what gives the time of an update"
+            found.left_out.append((name, reason))
             continue
-        seconds, sources = update_seconds(rows, row)
-        found.calibrated.append(
-            Calibrated(f"updates of {row['id']}", seconds, "s per 512 prompts", " and ".join(sources))
-        )
-        step, wait = setup.predict(row, seconds)
-        why, uses = WHY.get(row["id"], ""), (*colocated, *sources)
-        found.rows.append(Row(row["id"], "step", "s", step, row["step"], uses, why))
-        found.rows.append(Row(row["id"], "trainer's wait", "share", wait, row["wait"] / row["step"], uses))
+        add_row(found, setup, calibration, row)
+    add_windows(found, setup, calibration)
     found.left_out += [
-        (f"{row['id']}, step", "an input: its phases are where generation's time comes from")
-        for row in part["colocated"]
+        (f"{other['id']}, step", "an input: its first window is where generation's work comes from")
+        for other in part["colocated"]
     ]
     return found

@@ -61,7 +61,8 @@ def check_engines(run: GeneralRun) -> None:
 
 def _walk(run: GeneralRun, first: int, last: int, name: str) -> list[int]:
     """Follow a list of requests to its end, chained both ways alike."""
-    requests, found = run.held.requests, []
+    requests = run.held.requests
+    found: list[int] = []
     before, number = -1, int(first)
     while number >= 0 and len(found) <= len(requests):
         demand(requests["previous"][number] == before, name, "must be chained both ways alike")
@@ -108,7 +109,8 @@ def _check_engine(run: GeneralRun, place: int) -> list[int]:
 
 def _heap(run: GeneralRun, root: int) -> list[int]:
     """Return what a heap holds; children end no earlier than their parent, and links go both ways."""
-    requests, found = run.held.requests, []
+    requests = run.held.requests
+    found: list[int] = []
     open_nodes = [(root, -1)] if root >= 0 else []
     while open_nodes:
         number, before = open_nodes.pop()

@@ -183,8 +183,11 @@ class PresetSettings(Settings, total=False):
     rollout_share: Real
     rollout_submission_granularity: Literal["sample", "group"]
     sample_freshest_first: bool
+    sampling_steps_ahead: Whole | None
+    stale_groups: Literal["pace", "requeue"]
     staleness_threshold: Real
     steps_per_generation: Whole | None
+    trainer_mode: Literal["separate_async", "colocate_async"]
     training_scaling: Real
     trigger_parameter_sync_step: Whole
     update_weights_interval: Whole

@@ -24,7 +24,19 @@ from ...kernels.pipeline.metrics import METRIC_BY_NAME, Metric
 from .rules import TABLES, AdmissionRule, LengthProcess, RunMetric
 
 _RESERVED = frozenset(
-    ("status", "reason", "cell", "seed", "lag", "lag_counts", "completed", "trained", "truncated", "rollout")
+    (
+        "status",
+        "reason",
+        "cell",
+        "seed",
+        "lag",
+        "lag_counts",
+        "completed",
+        "trained",
+        "truncated",
+        "rollout",
+        "window",
+    )
 )
 _GIVE_VERSION = "Give its class a version, as version = '1', and change it when the results change."
 
@@ -92,7 +104,7 @@ def _check_metric(metric: RunMetric) -> None:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,79}", name):
         rule = "must begin with a letter and hold letters, digits and _ alone"
         raise ConfigError("metrics.name", rule, name, "Write name = 'longest_step_seconds'.")
-    if name in METRIC_BY_NAME or name in _RESERVED or name.startswith("baseline_"):
+    if name in METRIC_BY_NAME or name in _RESERVED or name.startswith(("baseline_", "window_")):
         raise ConfigError("metrics.name", "must not be a name that results have already", name, "Rename it.")
     for text in ("units", "long_name"):
         if not isinstance(getattr(metric, text), str):

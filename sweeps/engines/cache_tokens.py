@@ -51,7 +51,7 @@ def cache_tokens(
     >>> from lagsweep.sweeps.memory.models import load_model
     >>> llama, card = load_model("Llama-3.1-8B"), load_accelerator("H100-SXM")
     >>> cache_tokens(Deployment(model=llama, accelerator=card), utilization=0.95).tokens
-    475936
+    476672
     """
     card, shape, ranks = deployment.accelerator, deployment.shape, deployment.tensor_parallel
     large = card.memory_bytes >= _LARGE_CARD_BYTES and not card.name.startswith("A100")

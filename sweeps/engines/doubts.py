@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .over_time import most_at_once
+from .requests import Requests
 
 if TYPE_CHECKING:
     from .engine_fit import EngineFit
@@ -30,7 +31,9 @@ def _match(fit: EngineFit) -> Iterator[str]:
             "the engine as described does not explain these times: check the model, the card, tensor "
             "parallelism, the number of engines, and the units"
         )
-    if fit.result is None or "queue_wait" not in fit.requests.measured:
+    if not isinstance(fit.requests, Requests) or fit.result is None:
+        return
+    if "queue_wait" not in fit.requests.measured:
         return
     waited = fit.requests.measured["queue_wait"]
     told = fit.result.requests_frame()["queue_wait_seconds"].to_numpy()
@@ -78,32 +81,34 @@ def _untold(fit: EngineFit) -> Iterator[str]:
     drawn = [fit.deployment.coefficients(one, running) for one in fit.optimum.draws]
     each = np.array([running * one["step_seconds_per_rollout"] for one in drawn])
     token = np.array([context * one["step_seconds_per_context_token"] for one in drawn])
-    alone, together = max(each.std(), token.std()), (each + token).std()
-    if together < _TOGETHER * alone:
+    one_part, together = max(each.std(), token.std()), (each + token).std()
+    if together < _TOGETHER * one_part:
         yield (
             "the time of a rollout and that of its context are not told apart, since they rise and fall "
             f"together here: the two are {1e3 * (each + token).mean():.3g} ± {2e3 * together:.1g} ms of a "
-            f"typical step, one alone ± {2e3 * alone:.1g} ms; a run with other lengths would tell them"
+            f"typical step, one alone ± {2e3 * one_part:.1g} ms; a run with other lengths would tell them"
         )
 
 
 def _typical(fit: EngineFit) -> tuple[float, float]:
     """Return the rollouts of a typical step, and their context."""
-    if fit.result is None:
+    if not isinstance(fit.requests, Requests):
         running = float(np.median(fit.requests.running))
         return running, running * float(np.median(fit.requests.context_tokens))
+    assert fit.result is not None
     totals = fit.result.totals
     return float(totals["mean_engine_running"] or 0), float(totals["mean_engine_context_tokens"] or 0)
 
 
 def _seen(fit: EngineFit) -> Iterator[str]:
-    if fit.result is None:
+    if not isinstance(fit.requests, Requests):
         most = float(fit.requests.running.max())
         yield (
             f"seen: up to {most:,.0f} rollouts at once; prefill is not told apart from the cache, and shows "
             "in its share"
         )
         return
+    assert fit.result is not None
     running, _, context = most_at_once(fit.result)
     yield (
         f"seen: up to {running:,} rollouts at once and {context:,.0f} tokens of context on an engine; beyond "

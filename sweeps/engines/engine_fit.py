@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from ..runs.engines import EngineResult
 from .agreement import Agreement
 from .estimate import Estimate, Optimum, interval
 from .roofline import Deployment
+
+if TYPE_CHECKING:
+    from .requests import Requests
+    from .stages import Stages
 
 _COEFFICIENTS = {
     "step_seconds": ("fixed part of a step", "s"),
@@ -37,7 +41,7 @@ class EngineFit:
     fitted, held : Agreement
         Errors on the requests that the loss saw, and on the others; None where none was held.
     optimum : Optimum
-    requests : Requests
+    requests : Requests or Stages
     fitted_requests : ndarray of bool
     result : EngineResult, optional
         All requests on the fitted engine; None for a fit to load stages.
@@ -54,7 +58,7 @@ class EngineFit:
     fitted: Agreement
     held: Agreement | None
     optimum: Optimum
-    requests: Any
+    requests: Requests | Stages
     fitted_requests: np.ndarray
     result: EngineResult | None
     given: Mapping[str, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from ..recommend.text import bound_sentence, question
 from ..results.cells import cell_coordinates
 from ..results.commands import Commands
 from ..results.frontier import ESS, THROUGHPUT
+from ..results.frontier_table import halted_text
 from ..results.numbers import digits_for, fixed, missing, number, percent_interval, with_half_width
 from ..results.words import axis_words, describe_settings, short_label
 from ..runs.status import FAILED
@@ -180,14 +181,19 @@ def _frontier(content: Content) -> tuple[Sentences, Table | None]:
     differs = {one.shown.cell: one for one in content.differences if one.metric == THROUGHPUT}
     if differs:
         header.append((f"tokens/s against {content.reference}", "whole"))
+    halts = any(row["halted_runs"] for row in rows)
+    if halts:
+        header.append(("runs that stalled or trained nothing", ""))
     lines: list[list[str]] = []
     if found.baseline is not None:
         figures = _row_figures(found.baseline, found, digits)
-        lines.append(["seq.", *("" for _ in axes), *figures, *([""] if differs else [])])
+        more = [*([""] if differs else []), *([""] if halts else [])]
+        lines.append(["seq.", *("" for _ in axes), *figures, *more])
     for one, row in zip(content.shown, rows):
         differ = differs.get(one.cell)
         share = percent_interval(differ.share, differ.low, differ.high) if differ else "–"
         figures = [*_row_figures(row, found, digits), *([share] if differs else [])]
+        figures += [halted_text(row)] if halts else []
         lines.append([str(one.number), *(number(row[name]) for name in axes), *figures])
     cells = [*([] if found.baseline is None else [None]), *(one.cell for one in content.shown)]
     caption = (
@@ -214,8 +220,10 @@ def _row_figures(row: dict[str, Any], found: Any, digits: dict[str, int]) -> lis
 def _failures(content: Content) -> dict[str, Any]:
     """Say which runs failed and why, which cells were left out, which runs are missing."""
     status = content.status
+    halted = [("", sentence) for sentence in _halted(content)]
     found: dict[str, Any] = {"sentences": [("", "None: every run was done.")], "reasons": [], "more": ""}
     if not (status["failed"] or status["excluded"] or status["not run"]):
+        found["sentences"] += halted
         return found
     counts = [f"{status[name]:,} {name}" for name in ("failed", "excluded", "not run") if status[name]]
     found["sentences"] = [("", f"Runs: {', '.join(counts)}.")]
@@ -240,7 +248,28 @@ def _failures(content: Content) -> dict[str, Any]:
         found["table"] = Table(header, lines)
         left_out = len(failed) - MOST_FAILURES
         found["more"] = f"and {left_out:,} more." if left_out > 0 else ""
+    found["sentences"] += halted
     return found
+
+
+def _halted(content: Content) -> list[str]:
+    """Say which configurations stalled or trained nothing, and in how many of their runs."""
+    import polars as pl
+
+    axes = content.found.axes
+    halted = content.found.frame.filter(pl.col("halted_runs") > 0)
+    if not halted.height:
+        return []
+    worst = halted.sort("halted_runs", descending=True, maintain_order=True).head(MOST_FAILURES).to_dicts()
+    named = "; ".join(
+        f"{describe_settings({name: row[name] for name in axes}) or 'the base'} in {halted_text(row)}"
+        for row in worst
+    )
+    rest = f"; and {halted.height - len(worst):,} more" if halted.height > len(worst) else ""
+    return [
+        f"Runs that stalled or trained nothing, in {halted.height:,} configurations: {named}{rest}. "
+        "lagsweep simulate with such settings says why."
+    ]
 
 
 def _provenance(content: Content) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...kernels.errors import ConfigError
 from .ahead import NEMO, NEMO_INFLIGHT, NEMO_LEAVES_OUT
 from .base import Alias, Knob, Preset, Workload, limit
 
@@ -28,8 +29,14 @@ def _verl_v1(
     num_warmup_batches: int,
     max_off_policy_strategy: str,
     parameter_sync_step: int,
+    trainer_mode: str,
 ) -> dict[str, Any]:
     # batch_groups is the batch of a global step: parameter_sync_step mini-batches, one update each.
+    colocated = trainer_mode == "colocate_async"
+    if not colocated and workload.batch_groups % parameter_sync_step:
+        rule = f"must divide batch_groups, which is {workload.batch_groups}, the batch of a global step"
+        way_out = "A mini-batch has batch_groups / parameter_sync_step groups."
+        raise ConfigError("parameter_sync_step", rule, parameter_sync_step, way_out)
     oldest = max_off_policy_threshold - 1
     waits = max_off_policy_strategy == "wait"
     ahead = min(num_warmup_batches, oldest) if waits else num_warmup_batches
@@ -37,12 +44,34 @@ def _verl_v1(
         "limits": limit("started", "trained", (1 + ahead) * workload.batch_groups),
         "publication": "abort",
         "publication_blocks_trainer": True,
-        "updates_per_batch": parameter_sync_step,
         "sync_every_updates": parameter_sync_step,
     }
+    if colocated:
+        # The global batch is taken whole, and one set of GPUs takes turns.
+        rules |= {"updates_per_batch": parameter_sync_step, "generation_while_training": False}
+        largest = oldest * parameter_sync_step
+    else:
+        # Mini-batches are taken one by one. Ages count in global steps, so all of a step keep what its first
+        # one keeps.
+        rules["batch_groups"] = workload.batch_groups // parameter_sync_step
+        largest = _oldest_publication(oldest, parameter_sync_step)
     if waits:
         return rules | {"queue_order": "started"}
-    return rules | {"queue_order": "oldest_version"} | _drop_at_dequeue(oldest * parameter_sync_step)
+    return rules | {"queue_order": "oldest_version"} | _drop_at_dequeue(largest)
+
+
+def _verl_v1_lag(
+    workload: Workload,
+    max_off_policy_threshold: int,
+    max_off_policy_strategy: str,
+    parameter_sync_step: int,
+    trainer_mode: str,
+    **rest: Any,
+) -> int:
+    """Return the largest lag in updates; starts that follow each mini-batch may be a publication older."""
+    if max_off_policy_strategy == "wait" and trainer_mode == "separate_async":
+        return (max_off_policy_threshold + 1) * parameter_sync_step - 2
+    return max_off_policy_threshold * parameter_sync_step - 1
 
 
 def _prime_rl(workload: Workload, max_off_policy_steps: int, max_inflight: int) -> dict[str, Any]:
@@ -123,12 +152,23 @@ def _trl_async(
     }
 
 
-def _tinker(workload: Workload, max_steps_off_policy: int) -> dict[str, Any]:
+def _tinker(
+    workload: Workload, max_steps_off_policy: int, sampling_steps_ahead: int | None, stale_groups: str
+) -> dict[str, Any]:
+    rules = {"max_running_groups": workload.batch_groups, "publication": "background"}
+    if stale_groups == "requeue":
+        if sampling_steps_ahead is not None:
+            rule, way_out = "belongs to stale_groups 'pace'", "Leave one of the two out."
+            raise ConfigError("sampling_steps_ahead", rule, sampling_steps_ahead, way_out)
+        return {**rules, "stale_action": "requeue", **_drop_at_dequeue(max_steps_off_policy)}
+    ahead = min(1, max_steps_off_policy) if sampling_steps_ahead is None else sampling_steps_ahead
+    if ahead > max_steps_off_policy:
+        rule = f"must be at most max_steps_off_policy, which is {max_steps_off_policy}"
+        raise ConfigError("sampling_steps_ahead", rule, ahead, "The system refuses it too.")
     return {
-        "max_running_groups": workload.batch_groups,
-        "stale_action": "requeue",
-        "publication": "background",
-        **_drop_at_dequeue(max_steps_off_policy),
+        **rules,
+        "limits": limit("started", "published", (ahead + 1) * workload.batch_groups),
+        "queue_order": "oldest_version",
     }
 
 
@@ -160,7 +200,7 @@ def _windowed(
 PRESETS: tuple[Preset, ...] = (
     Preset(
         "verl_v1",
-        "verl V1 trainer, separate_async",
+        "verl V1 trainer, separate and colocated async",
         "verl-project/verl",
         "1dda039",
         "2026-08-22",
@@ -169,19 +209,26 @@ PRESETS: tuple[Preset, ...] = (
             Knob("num_warmup_batches", 1, "batches outstanding beside the one in training", 0),
             Knob("max_off_policy_strategy", "drop", "what the threshold does", choices=("drop", "wait")),
             Knob("parameter_sync_step", 1, "mini-batches (updates) per global step", 1),
+            Knob(
+                "trainer_mode",
+                "separate_async",
+                "mini-batches streamed to a trainer of its own, or one set of GPUs that takes turns",
+                choices=("separate_async", "colocate_async"),
+            ),
         ),
         _verl_v1,
         "max_off_policy_threshold - 1 global steps",
-        lambda workload, max_off_policy_threshold, parameter_sync_step, **rest: (
-            max_off_policy_threshold * parameter_sync_step - 1
-        ),
+        _verl_v1_lag,
         "hard",
         (
             "polling of 2 s",
             "the switch mode that lends trainer GPUs to generation",
             "wait: here in start order with at most threshold - 1 batches ahead, so it waits sooner than "
             "the system, which looks at unfinished prompts of that age only",
+            "a group's age counts from its first start here, from its submission there",
+            "the prompts of a global step come at its begin there, with each mini-batch trained here",
         ),
+        needs=("batch_groups",),
     ),
     Preset(
         "prime_rl",
@@ -320,12 +367,24 @@ PRESETS: tuple[Preset, ...] = (
         "thinking-machines-lab/tinker-cookbook",
         "9dfcc3a",
         "2026-08-19",
-        (Knob("max_steps_off_policy", 1, "oldest age trained, in steps", 0),),
+        (
+            Knob("max_steps_off_policy", 1, "oldest age trained, in steps", 0),
+            Knob("sampling_steps_ahead", None, "batches that may start ahead; none: 1 at most", 0),
+            Knob(
+                "stale_groups",
+                "pace",
+                "hold starts back, or (the rule before) repeat what is too old",
+                choices=("pace", "requeue"),
+            ),
+        ),
         _tinker,
         "max_steps_off_policy versions",
-        lambda workload, max_steps_off_policy: max_steps_off_policy,
-        "hard",
+        lambda workload, max_steps_off_policy, **rest: max_steps_off_policy,
+        "typical",
         (
+            "pace was read at 0324fc1 (pull request 822), where sampling_steps_ahead is pipeline_depth",
+            "pace: the wait, before a step, for rollouts that reach their largest age in it: a straggler may "
+            "pass the bound here; with requeue the bound is hard",
             "it has no default for max_steps_off_policy: 1 is this preset's choice",
             "a repeated prompt keeps its lengths here (set redraw_on_requeue)",
             "batches trained while they still fill (StreamMinibatchConfig)",

@@ -30,16 +30,22 @@ def _regrets(table: ChoiceTable, settings: np.ndarray, kept: np.ndarray) -> np.n
 
 
 def choose(table: ChoiceTable, candidates: np.ndarray) -> int:
-    """Return the candidate with the smallest worst loss over the scenarios; with one, the best mean."""
+    """Return the candidate with the smallest worst loss over the scenarios; with one, the best mean.
+
+    Losses within a thousandth of the smallest count as equal to it, and of equals the fresher is taken.
+    """
     regrets = _regrets(table, candidates, table.admissible())
     rows = table.places[candidates]
     ess = np.nan_to_num(table.ess[rows], nan=-1.0).mean(axis=1)
     lag = np.nan_to_num(table.lag[rows], nan=np.inf).mean(axis=1)
-    # Equal means: the fresher one, then the first in the sweep's order.
-    order = np.lexsort((candidates, lag, -ess, regrets.mean(axis=1), regrets.max(axis=1)))
+    worst = regrets.max(axis=1)
+    far = worst > worst.min() + PRACTICALLY_EQUAL
+    # Equal but for what nobody would run seeds for: the fresher one, then the first in the sweep's order.
+    order = np.lexsort((candidates, lag, regrets.mean(axis=1), worst, -ess.round(6), far))
     return int(candidates[order[0]])
 
 
+PRACTICALLY_EQUAL = 0.001  # a difference that no one would run more seeds for
 MOST_SEEDS = 10_000_000  # more would not be run
 MOST_DESCRIBED = 100  # of thousands of ties nobody reads all
 
@@ -78,6 +84,7 @@ class Comparison:
             share=float(mean[0]),
             low=float(mean[0] - half[0]),
             high=float(mean[0] + half[0]),
+            halted_runs=int(table.halted[table.places[setting]].sum()),
             **more,
         )
 

@@ -11,13 +11,15 @@ import numpy as np
 
 from ...kernels.errors import ConfigError
 from ..config.config import AXIS_FIELDS
+from ..results.cells import cell_values
 from ..results.commands import Commands
+from ..results.frontier import THROUGHPUT
 from ..results.numbers import number, signed_percent
 from ..results.words import describe_settings
 from ..runs.status import FAILED, NOT_RUN
-from ..spec.axes import checked_value
+from ..spec.axes import PRESET_PREFIX, checked_value
 from ..spec.carried import spec_of
-from .compare import Comparison
+from .compare import PRACTICALLY_EQUAL, Comparison
 from .parts import Alternative, BoundReport, Doubt
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     from .table import ChoiceTable
 
 FEW_SEEDS = 30  # what to ask for when there is no spread to plan with
-PRACTICALLY_EQUAL = 0.001  # a difference that no one would run more seeds for
 MOST_SEEDS = 100_000
+MOST_HALTED = 3
+SATURATED = 0.995  # share of time in which the trainer trains
 
 
 def doubts_about(
@@ -47,6 +50,7 @@ def doubts_about(
     found = [*_unfinished(ds, more), *_left_out(table)]
     if comparison is None:
         return (*found, _nothing_admissible(table, reports, spec, more))
+    found += _halted(table, comparison, ties)
     if ds.sizes["seed"] < 2:
         found.append(
             Doubt(
@@ -56,7 +60,7 @@ def doubts_about(
     else:
         found += _open_ties(ties, more)
         found += _open_bounds(table, comparison, more)
-    found += _edges(table, comparison, spec, more)
+    found += _edges(ds, table, comparison, spec, more)
     return tuple(found)
 
 
@@ -114,7 +118,7 @@ def _nothing_admissible(
 
 
 def _open_ties(ties: Sequence[Alternative], more: Commands) -> list[Doubt]:
-    different = [tie for tie in ties if not tie.identical]
+    different = [tie for tie in ties if not tie.identical and not tie.halted_runs]
     worth = [tie for tie in different if abs(tie.share) >= PRACTICALLY_EQUAL]
     if not worth:
         return []
@@ -178,9 +182,13 @@ def _more_seeds(needed: float, more: Commands) -> str | None:
     return more.seeds(_rounded_up(max(math.ceil(needed), len(more.spec.seeds) + 1)))
 
 
-def _edges(table: ChoiceTable, comparison: Comparison, spec: SweepSpec, more: Commands) -> list[Doubt]:
+def _edges(
+    ds: xarray.Dataset, table: ChoiceTable, comparison: Comparison, spec: SweepSpec, more: Commands
+) -> list[Doubt]:
     """Find axes whose end the choice lies on, where going there still helps and there is room beyond."""
     row = int(table.places[comparison.choice][0])
+    if _is_saturated(ds, table, row):
+        return []
     found = []
     for axis in table.setting_axes:
         values = np.unique(table.axes[axis])
@@ -196,7 +204,31 @@ def _edges(table: ChoiceTable, comparison: Comparison, spec: SweepSpec, more: Co
             continue
         end = "largest" if direction > 0 else "smallest"
         text = f"The choice has the {end} {axis} tried, {number(here.item())}, and it still helps there."
+        if not spec.design.is_grid:
+            found.append(Doubt(f"{text} Give the sweep points beyond it, such as {number(beyond)}."))
+            continue
         found.append(Doubt(text, more.values(axis, [*(v.item() for v in values), beyond])))
+    return found
+
+
+def _is_saturated(ds: xarray.Dataset, table: ChoiceTable, row: int) -> bool:
+    """Tell whether the trainer has no time left at the choice, so that no setting can make it train more."""
+    if table.metric != THROUGHPUT or "trainer_utilization" not in ds:
+        return False
+    return bool(np.nanmean(cell_values(ds, "trainer_utilization")[row]) >= SATURATED)
+
+
+def _halted(table: ChoiceTable, comparison: Comparison, ties: Sequence[Alternative]) -> list[Doubt]:
+    """Say in how many of their runs the choice, and what ties with it, stalled or trained nothing."""
+    chosen = table.places[comparison.choice]
+    tied = np.flatnonzero(np.isin(table.cells, [tie.cell for tie in ties]))
+    seeds = table.objective.shape[1]
+    found = []
+    for which, rows in (("The choice", chosen), ("A tie", tied)):
+        for row in rows[table.halted[rows] > 0][:MOST_HALTED]:
+            at = "" if which == "The choice" else f", {describe_settings(table.settings_of(int(row)))},"
+            text = f"{which}{at} stalled or trained nothing in {int(table.halted[row])} of {seeds} runs."
+            found.append(Doubt(f"{text} `lagsweep simulate` with such settings says why."))
     return found
 
 
@@ -219,8 +251,8 @@ def _next_value(
     try:
         checked_value(field, candidate, axis)
         settings = {AXIS_FIELDS.get(n, n): table.axes[n][row].item() for n in table.setting_axes}
-        plain = {n: v for n, v in settings.items() if not isinstance(v, str)}
-        config = spec.base.replace(**{**plain, field: candidate})
+        plain = {n: v for n, v in settings.items() if not isinstance(v, str)} | {field: candidate}
+        config = spec.base.replace(**{n.removeprefix(PRESET_PREFIX): v for n, v in plain.items()})
     except ConfigError:
         return None
     # A cap below a batch stalls sooner or later.

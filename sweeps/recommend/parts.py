@@ -25,6 +25,8 @@ class Alternative:
         About how many seeds would tell the two apart.
     twins : int
         How many further settings have the very runs of this one.
+    halted_runs : int
+        How many of its runs, over all scenarios, stalled or trained nothing.
     """
 
     cell: int
@@ -38,6 +40,7 @@ class Alternative:
     identical: bool = False
     seeds_needed: int | None = None
     twins: int = 0
+    halted_runs: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
 from ..checks import texts_of
-from ..results.cells import axis_names, cell_coordinates, cell_values
+from ..results.cells import axis_names, cell_coordinates, cell_values, halted_runs
 from ..results.frontier import ESS
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class ChoiceTable:
         The cell's row; -1 where the design has no such cell.
     works : ndarray of bool, shape (cells,)
         Whether at least one run trained a batch and did not stall.
+    halted : ndarray of int64, shape (cells,)
+        How many runs that were done stalled or trained nothing.
+    metric : str
+        The objective's name.
     """
 
     cells: np.ndarray
@@ -92,6 +96,8 @@ class ChoiceTable:
     ess_by_seed: np.ndarray
     places: np.ndarray
     works: np.ndarray
+    halted: np.ndarray
+    metric: str
 
     @cached_property
     def gain(self) -> np.ndarray:
@@ -142,9 +148,8 @@ def choice_table(
     cells, axes = cell_coordinates(ds)
     nobody = scenario_axes(ds, scenarios)
     values = cell_values(ds, objective)
-    working = cell_values(ds, "updates") > 0
-    if "stalled" in ds:  # else of a selection of variables
-        working &= cell_values(ds, "stalled") == 0
+    halted = halted_runs(ds)
+    working = (cell_values(ds, "updates") > 0) & ~halted
     if sense < 0:  # what does nothing has the least of everything
         values = np.where(working, values, np.nan)
     means, half_widths = mean_interval(values, confidence)
@@ -175,6 +180,8 @@ def choice_table(
         np.nan_to_num(ess, nan=-1.0),
         _places([axes[name] for name in setting_axes], [axes[name] for name in nobody], len(cells)),
         np.asarray(working.any(axis=-1)),
+        np.asarray(halted.sum(axis=-1)),
+        objective,
     )
 
 

@@ -90,10 +90,14 @@ def _ties(result: Recommendation) -> str:
     if different:
         own = [name for name in result.settings if name not in result.scenario_axes]
         rows = [_tie_row(tie, own) for tie in different]
+        header = ["against the choice", "ESS", "lag", "same"]
+        if any(tie.halted_runs for tie in different):
+            runs = result.seeds * max(1, len(result.scenarios))
+            header.append("halted")
+            for (_, cells), tie in zip(rows, different):
+                cells.append(f"{tie.halted_runs} of {runs}" if tie.halted_runs else "")
         blocks.append(
-            wrapped(f"Cannot be told apart from it ({rule}):")
-            + "\n"
-            + grid_with_settings(own, ["against the choice", "ESS", "lag", "same"], rows)
+            wrapped(f"Cannot be told apart from it ({rule}):") + "\n" + grid_with_settings(own, header, rows)
         )
         rest = result.different - sum(1 + tie.twins for tie in different)
         if rest:

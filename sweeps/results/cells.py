@@ -44,6 +44,15 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
 
 
+def halted_runs(ds: xarray.Dataset) -> np.ndarray:
+    """Tell which runs that were done stalled or trained nothing: bool (cells, seeds)."""
+    updates = cell_values(ds, "updates")
+    halted = updates == 0
+    if "stalled" in ds:  # else of a selection of variables
+        halted |= cell_values(ds, "stalled") == 1
+    return np.asarray(halted & ~np.isnan(updates))
+
+
 def _check_seeds(ds: xarray.Dataset) -> None:
     sweep_dataset(ds)
     if "seed" not in ds.dims:

@@ -17,7 +17,7 @@ from ...kernels.pipeline.metrics import with_nan
 from ..checks import confidence_of, text_of
 from ..runs.status import DONE
 from ..spec.carried import spec_of
-from .cells import axis_names, cell_coordinates, cell_values, find_cell
+from .cells import axis_names, cell_coordinates, cell_values, find_cell, halted_runs
 from .frontier_table import frontier_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Frontier:
     Attributes
     ----------
     frame : polars.DataFrame
-        One row a cell, fastest first. For each metric shown a column and ``<metric>_half_width``.
+        One row a cell, fastest first. For each metric shown a column and ``<metric>_half_width``; ``runs``
+        that were done, and ``halted_runs`` of these, which stalled or trained nothing.
     throughput, ess : str
         The two metrics compared; both are maximized.
     drift_per_version : float
@@ -89,7 +90,9 @@ def _cell_table(ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float)
     """Average each metric over the seeds of each cell."""
     cells, axes = cell_coordinates(ds, numeric=True)
     values = {name: cell_values(ds, name) for name in (*metrics, "updates", "trained_rollouts")}
-    return {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
+    columns = {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
+    columns["halted_runs"] = np.sum(halted_runs(ds), axis=-1)
+    return columns
 
 
 def _averaged(

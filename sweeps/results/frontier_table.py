@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .frontier import Frontier
 
 HEADER = ("tokens/s", "ESS", "s/update", "lag", "roll./batch")
+HALTED = "halted"  # runs that stalled or trained nothing
 FRESH_ENOUGH = 0.9
 
 
@@ -40,10 +41,19 @@ def frontier_text(result: Frontier, *, rows: int = 12) -> str:
     if result.baseline is not None:
         lines.append(("seq.", _figures(result.baseline, result, digits)))
     lines += [([row[name] for name in result.axes], _figures(row, result, digits)) for row in shown]
+    if any(row["halted_runs"] for row in shown):
+        header.append(HALTED)
+        halted = ["", *map(halted_text, shown)] if result.baseline is not None else map(halted_text, shown)
+        lines = [(settings, [*figures, text]) for (settings, figures), text in zip(lines, halted)]
     table = grid_with_settings(result.axes, header, lines)
     return "\n".join(
         [table, *_worth_a_look(result), *_notes(result, frontier.height, different.height, len(shown))]
     )
+
+
+def halted_text(row: dict[str, Any]) -> str:
+    """Say how many of a cell's runs stalled or trained nothing, where any did."""
+    return f"{row['halted_runs']} of {row['runs']}" if row["halted_runs"] else ""
 
 
 def distinct(result: Frontier, frame: polars.DataFrame) -> polars.DataFrame:
@@ -126,6 +136,8 @@ def _worth_a_look(result: Frontier) -> list[str]:
 
 
 def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[str]:
+    import polars as pl
+
     sentences = [
         f"{frontier:,} of {result.configurations:,} configurations are on the frontier of "
         f"{result.throughput} and {result.ess}: no other has more of both."
@@ -134,6 +146,14 @@ def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[
         sentences.append(
             f"Left out: {frontier - different:,} more with the very figures of one shown, from which "
             "they differ in a setting that never took effect."
+        )
+    partly = result.frame.filter((pl.col("halted_runs") > 0) & (pl.col("halted_runs") < pl.col("runs")))
+    if partly.height:
+        worst = partly.sort("halted_runs", descending=True, maintain_order=True).row(0, named=True)
+        settings = describe_settings({name: worst[name] for name in result.axes})
+        sentences.append(
+            f"{HALTED}: runs that stalled or trained nothing, under some seeds only in {partly.height:,} "
+            f"configurations: {settings} in {halted_text(worst)}. Their means say little."
         )
     if shown < different:
         sentences.append(f"The fastest {shown} of them are shown.")

@@ -43,8 +43,10 @@ def merge_units(store: SweepStore, lock: StoreLock, progress: Progress) -> tuple
     before, after = (sum(part.layout.count for part in cut) for cut in (store.parts, parts))
 
     def fill(merged: SweepStore) -> None:
-        own = {name: value for name, value in store.attributes.items() if name not in _MAY_DIFFER}
-        merged.files.root["attributes"].update(own)  # versions and revision are those of the runs
+        # Versions and revision are those of the runs, not of the program that merges their units.
+        fresh = merged.files.root["attributes"]
+        said = {name: fresh[name] for name in _MAY_DIFFER if name in fresh}
+        merged.files.root["attributes"] = {**store.attributes, **said}
         carry_over(store, merged)
         merged.finish()
 

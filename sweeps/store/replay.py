@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, StoreError
 from ..custom.simulate import simulate_known
+from ..results import dataset as results
+from ..spec.carried import spec_of
 
 if TYPE_CHECKING:
     import xarray
@@ -119,10 +121,27 @@ def replay(
     return Replay(result, cell_id, config.seed, True, compared, different)
 
 
+def refuse_older_model(ds: xarray.Dataset) -> None:
+    """Refuse to draw a run of a store whose results this version would not give: it would be another run.
+
+    Raises
+    ------
+    StoreError
+    """
+    revision = int(ds.attrs.get("model_revision", 1))
+    if revision > results.MODEL_REVISION or results.revisions_between(revision, spec_of(ds)):
+        raise StoreError(
+            "model_revision",
+            f"must be {results.MODEL_REVISION} to run a stored run again, whose results would differ",
+            revision,
+            "Use the version that made the store, or run it again with --rerun.",
+        )
+
+
 def run_of(ds: xarray.Dataset, cell: int | Mapping[str, Any], seed: int, *, rollouts: bool) -> PipelineResult:
     """Run one run of a sweep again, with the sweep's own rules if it has any."""
     from ..runs.simulate import simulate_pipeline
-    from ..spec.carried import config_at, spec_of
+    from ..spec.carried import config_at
 
     config = config_at(ds, cell, seed=seed)
     custom = spec_of(ds).custom

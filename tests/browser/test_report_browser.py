@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from browser.webdriver import Browser
 
-from lagsweep import LengthLaw, PipelineConfig
+from lagsweep import (
+    Engine,
+    LengthLaw,
+    PipelineConfig,
+    read_requests,
+    simulate_engine,
+    write_engine_page,
+)
 from lagsweep.sweeps.compare.rows import comparison_rows
 from lagsweep.sweeps.compare.systems import compare_systems, compared_systems
 from lagsweep.sweeps.lab.lab import run_lab
@@ -215,6 +222,31 @@ def lab(tmp_path_factory):
     return write_lab(tmp_path_factory.mktemp("lab"), "smoke", list(run_lab("smoke")))
 
 
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """Two engines so full that rollouts are preempted, with requests of a hostile name."""
+    folder = tmp_path_factory.mktemp("engine")
+    lines = [f"{k / 10},{20 + k},{60 + 3 * k},{5 + k / 10},{0.1 + k / 10}" for k in range(40)]
+    log = folder / f"{HOSTILE.replace('/', '')}.csv"
+    log.write_text("arrival_s,prompt_tokens,output_tokens,e2e_s,ttft_s\n" + "\n".join(lines))
+    requests = read_requests(log)
+    full = Engine(step_seconds=0.01, step_seconds_per_context_token=1e-6, kv_cache_tokens=400, count=2)
+    result = simulate_engine(full, requests.prompt_tokens, requests.output_tokens, requests.arrival_seconds)
+    assert result.totals["preemptions"] > 0
+    return write_engine_page(folder / "engine.html", full, requests, result, line="lagsweep engine show")
+
+
+def test_an_engine_s_page_draws_every_chart_keeps_to_itself_and_takes_text_as_text(browser, engine):
+    show(browser, engine)
+    drawn = browser.run("return document.querySelectorAll('.chart[data-drawn=yes] svg').length")
+
+    assert drawn == browser.run("return document.querySelectorAll('.chart').length") == 8
+    assert browser.run("return window.hacked === undefined && document.querySelector('img') === null")
+    assert HOSTILE.replace("/", "") in browser.run("return document.querySelector('h1').textContent")
+    assert browser.console() == []
+    assert all(address.startswith(("file:", "data:", "blob:")) for address in browser.requests())
+
+
 def test_a_row_of_the_comparison_lights_up_in_its_charts(browser, comparison):
     show(browser, comparison)
     x, y = browser.run(
@@ -232,7 +264,7 @@ def test_a_row_of_the_comparison_lights_up_in_its_charts(browser, comparison):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("kind", ["page", "comparison"])
+@pytest.mark.parametrize("kind", ["page", "comparison", "engine"])
 def test_a_phone_never_scrolls_sideways_and_no_chart_sticks_out(browser, request, kind, dark):
     show(browser, request.getfixturevalue(kind), 390, 844, phone=True, dark=dark)
 

@@ -711,6 +711,7 @@ def _law_calls() -> dict[str, Call]:
             "source": None,
             "rows": None,
             "parts": (),
+            "segments": (),
             "embedded": None,
         },
         "SecondsLaw": {
@@ -838,6 +839,7 @@ def _sweep_calls() -> dict[str, Call]:
             "tables": (),
             "until": None,
             "custom": None,
+            "windows": None,
             "runner": None,
         },
         "advance_run": {"run": Lazy(_run), "until_seconds": 10.0},
@@ -1035,6 +1037,7 @@ def _owned_calls() -> dict[str, Call]:
         "Finding.within": Call({"place": "x."}, target=lambda: ls.Finding(*error)),
         "Frontier.on_frontier": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
+        "Engine.to_dict": Call(target=lambda: ENGINE),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
         "Requests.__len__": Call(target=_requests),

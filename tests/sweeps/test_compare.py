@@ -52,7 +52,7 @@ SMALL = {
 }
 NAMED = [
     ("areal", {"max_head_offpolicyness": 2, "max_concurrent_rollouts": 12}),
-    ("tinker", {}),
+    ("tinker", {"stale_groups": "requeue"}),
     ("prime_rl", {}),
 ]
 FLAGS = [
@@ -134,8 +134,11 @@ def test_the_dataset_holds_the_runs_of_each_system_and_seed(systems, ds):
 
     assert ds["seed"].values.tolist() == [0, 1, 2, 3, 4, 5]
     for name in ("updates", "trained_tokens", "mean_lag", "length_bias_law", "trainer_batch_seconds"):
-        assert ds[name].sel(system="tinker", seed=4).item() == run.metrics[name]
-    assert ds["lag_counts"].sel(system="tinker", seed=4).values.tolist() == run.lag_counts.tolist()
+        assert ds[name].sel(system="tinker:stale_groups=requeue", seed=4).item() == run.metrics[name]
+    assert (
+        ds["lag_counts"].sel(system="tinker:stale_groups=requeue", seed=4).values.tolist()
+        == run.lag_counts.tolist()
+    )
     assert ds["seconds_per_update"].attrs["units"] == "s"
 
 
@@ -165,8 +168,8 @@ def test_differences_can_be_taken_against_any_system(ds):
     rows = comparison_rows(ds, against="synchronous_colocated")
 
     assert [row["against"] for row in rows] == ["synchronous_colocated"] * 5
-    assert rows[-1]["seconds_per_update_difference"] == 0.0
-    assert rows[0]["seconds_per_update_difference"] < 0
+    assert rows[-2]["seconds_per_update_difference"] == 0.0
+    assert rows[0]["seconds_per_update_difference"] < 0 < rows[-1]["seconds_per_update_difference"]
 
 
 def test_pairing_narrows_the_interval_of_systems_that_are_alike():
@@ -233,7 +236,7 @@ def test_waste_is_what_was_decoded_and_not_kept(systems, ds):
     run = simulate_pipeline(config, rollouts=True)
     completed = [row for row in run.rollouts if row.end is not None]
     given_up = sum(row.tokens for row in completed if row.outcome == "discarded")
-    one = compare_systems(compared_systems([("tinker", {})], {**SMALL, "warmup_seconds": 0.0}), 1)
+    one = compare_systems(compared_systems([NAMED[1]], {**SMALL, "warmup_seconds": 0.0}), 1)
 
     assert given_up > 0
     assert wasted_share(one)[0, 0] == pytest.approx(given_up / sum(row.tokens for row in completed))
@@ -484,7 +487,7 @@ def test_compare_prints_json_with_settings_and_rows(capsys):
     assert code == 0
     labels = ["skyrl", "tinker", "synchronous_colocated", "colocated at 0.2"]
     assert [system["label"] for system in facts["systems"]] == labels
-    assert facts["systems"][1]["config"]["stale_action"] == "requeue"
+    assert facts["systems"][1]["config"]["queue_order"] == "oldest_version"
     assert facts["systems"][0]["trained_tokens_per_second"] > 0
     assert facts["seeds"] == 2
     assert "8 of 8 runs done" in err

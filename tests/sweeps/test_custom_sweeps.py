@@ -404,3 +404,12 @@ def test_a_file_of_rules_that_cannot_be_used_is_named(stored, text, message):
 
 def test_a_trace_from_flags_takes_no_file_of_rules():
     assert "--custom: needs a store" in command("trace", "--custom", "own_rules.py:custom")
+
+
+def test_windows_of_a_sweep_with_rules_are_those_of_the_setting():
+    base = BASE.replace(stop_after_updates=4, duration_seconds=400)
+    own = ls.run_sweep(base, AXES, 2, windows=2, custom=Custom(QueuedTokens(5000), metrics=[LongestStep()]))
+    plain = ls.run_sweep(base.replace(max_queue_tokens=5000), AXES, 2, windows=2)
+
+    assert_same_values(own, plain, [name for name in plain.data_vars if name.startswith("window_")])
+    assert own.sizes["window"] == 2

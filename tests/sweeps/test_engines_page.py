@@ -79,3 +79,6 @@ def test_what_the_page_says_of_the_case_is_so(folder):
     assert preempted[:3] == [0, 0, 0]
     assert all(count > 0 for count in preempted[3:])
     assert max(speeds[3:]) / min(speeds[3:]) < 1.05
+    under_way = [float(part) for part in re.findall(r"([\d,]+) s under way", texts[1])]
+    assert 1.5 < (under_way[-1] - under_way[2]) / 300 < 1.7
+    assert round(speeds[-1] / speeds[2], 2) == 1.06

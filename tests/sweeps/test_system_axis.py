@@ -206,7 +206,7 @@ def test_the_command_line_sweeps_systems(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     fields = ["--batch-groups", "2", "--group-size", "2", "--duration-seconds", "100", "--seeds", "2", "-q"]
     miles = "miles:max_weight_staleness=2,pause_generation_mode=in_place"
-    axis = f"system=areal:max_head_offpolicyness=2,{miles},tinker"
+    axis = f"system=areal:max_head_offpolicyness=2,{miles},tinker:stale_groups=requeue"
 
     code, out, _ = command(capsys, "run", "--axis", axis, *fields, "--store", "sweep")
 

@@ -33,6 +33,7 @@ def command(engine: Path, requests: Path, **options: Any) -> int:
     from ...engines.simulation import load_engine, predicted
     from ...frame_files import checked_table_path, write_frame
     from ...pages.engine import checked_engine_page, write_engine_page
+    from ...user_files import decoded, read_bytes
 
     page = None if options["page"] is None else checked_engine_page(options["page"])
     files = {
@@ -48,7 +49,7 @@ def command(engine: Path, requests: Path, **options: Any) -> int:
         write_frame(frames[name](), path)
     written = [str(path) for path in files.values()]
     if page is not None:
-        toml = engine.read_text(encoding="utf-8")
+        toml = decoded(read_bytes(engine, "engine"), "engine", str(engine))
         write_engine_page(page, found, log, result, toml=toml, line=this_command())
         written.append(str(page))
     if options["as_json"]:
