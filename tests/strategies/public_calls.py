@@ -1058,6 +1058,9 @@ def _owned_calls() -> dict[str, Call]:
                 "columns": Lazy(lambda: _result()._columns if hasattr(_result(), "_columns") else {}),
             }
         ),
+        "PipelineResult.engines_frame": Call(
+            target=lambda: ls.simulate_pipeline(BASE.replace(engine=ls.Engine(step_seconds=0.02)))
+        ),
         "PipelineResult.batches_frame": Call(target=_result),
         "PipelineResult.rollouts_frame": Call(target=_result),
         "PipelineResult.timeline_frame": Call(target=_result),
