@@ -16,13 +16,13 @@ from .records import NEVER, NO_LIMIT
 _LATEST = 2.0**62 * (1.0 + 1e-9)  # the largest horizon, and room for a float's rounding
 
 
-@jit(counted=False)
+@jit(inline=True, counted=False)
 def step_units(coefficients, engine):
     """Return a + b n + c S: what the step from the clock takes, but for prefill."""
     return coefficients.step + coefficients.rollout * engine.running + coefficients.context * engine.context
 
 
-@jit(counted=False)
+@jit(inline=True, counted=False)
 def units_of(coefficients, engine, steps):
     """Return how long so many steps from the clock take; the caller knows that they end by the horizon."""
     return (
@@ -32,7 +32,7 @@ def units_of(coefficients, engine, steps):
     )
 
 
-@jit(counted=False)
+@jit(inline=True, counted=False)
 def clock_after(coefficients, engine, steps, horizon):
     """Return the clock value after so many steps; NEVER past the horizon (u)."""
     count = np.float64(steps)

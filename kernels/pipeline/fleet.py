@@ -30,7 +30,7 @@ def _clock_of(tick):
     return min(tick, np.int64(_LATEST_TICK)) << UNITS_BITS
 
 
-@jit(counted=False)
+@jit(inline=True, counted=False)
 def _note_change(parameters, state, arrays, place):
     """Put the next change of an engine into the calendar."""
     set_key(arrays.engine_tree, parameters.engine_leaves, place, arrays.engines[place].change_clock)
@@ -38,7 +38,7 @@ def _note_change(parameters, state, arrays, place):
     state.engine_time = first if first == NEVER else tick_of(first)
 
 
-@jit(counted=False)
+@jit(inline=True, counted=False)
 def _take_steps_kernel(parameters, coefficients, engine, steps):
     """Bring an engine forward; steps that end after the warm-up are in the sums."""
     warm = parameters.warmup << UNITS_BITS
@@ -72,7 +72,7 @@ def _look_soon(parameters, state, arrays, place, tick):
         _note_change(parameters, state, arrays, place)
 
 
-@jit(counted=False)
+@jit(inline=True, counted=False)
 def _sum_waiting(parameters, engine, clock):
     """Sum the time in the queue up to a clock value, before the queue changes."""
     since = max(engine.waiting_mark, parameters.warmup << UNITS_BITS)
@@ -229,7 +229,7 @@ def _book_versions_kernel(parameters, state, arrays):
 # --- what time alone brings about --------------------------------------------------------------------
 
 
-@jit(counted=False)
+@jit(inline=True, counted=False)
 def _attend_engines_kernel(parameters, state, arrays):
     """After an event and its settle: let engines know that decoding stops, or goes on."""
     stopped = decoding_is_stopped(state)
