@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.compare import assert_same_run, same
@@ -51,3 +52,56 @@ def test_stopping_anywhere_and_resuming_from_a_checkpoint_changes_nothing(drawn,
     }
     assert again.timeline == straight.timeline
     assert again.rollouts == straight.rollouts
+
+
+# Two batches' worth of slots on engines whose steps end between ticks.
+FRACTIONS = {
+    "duration_seconds": 30.0,
+    "rollout_workers": 6,
+    "rollout_overhead_seconds": 0.0,
+    "response_length": ("uniform", 16, 64),
+    "max_queue_tokens": None,
+    "batch_tokens": None,
+    "batch_groups": 2,
+    "train_overhead_seconds": 0.0,
+    "train_tokens_per_second": 200.0,
+    "max_policy_lag": 3,
+    "prompt_tokens": 7,
+    "engine": {
+        "count": 2, "step_seconds": 0.0100000003, "step_seconds_per_rollout": 1e-3 / 3,
+        "step_seconds_per_context_token": 1e-6 / 7, "prefill_seconds_per_token": 1e-5 / 3,
+        "kv_cache_tokens": 150,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("publication", ["background", "drain", "pause", "abort"])
+@pytest.mark.parametrize("sync_seconds", [0.0, 1e-6, 0.004, 0.5])
+def test_every_publication_style_agrees_when_steps_end_between_ticks(publication, sync_seconds):
+    more = {"resume_seconds": 0.25} if publication == "abort" else {}
+    _, twin = check({**FRACTIONS, "publication": publication, "sync_seconds": sync_seconds, **more})
+    if publication == "abort" and sync_seconds < 0.01:
+        assert "admission_between_ticks" in twin["reached"]
+
+
+@pytest.mark.parametrize("routing", ["least_loaded", "round_robin", "group"])
+@pytest.mark.parametrize("action", ["drop", "requeue"])
+def test_routings_with_groups_and_cancellation_agree(routing, action):
+    _, twin = check(
+        {
+            **FRACTIONS,
+            "group_size": 3,
+            "max_policy_lag": 0,
+            "cancel_in_flight": True,
+            "stale_action": action,
+            "publication": "pause",
+            "sync_seconds": 0.1,
+            "engine": {**FRACTIONS["engine"], "routing": routing},
+        }
+    )
+    assert "cancelled" in twin["reached"]
+
+
+def test_training_is_slowed_by_steps_and_turns_agree():
+    check({**FRACTIONS, "train_slowdown_when_generating": 0.5, "publication": "pause", "sync_seconds": 0.3})
+    check({**FRACTIONS, "generation_while_training": False, "publication": "abort", "sync_seconds": 0.3})
