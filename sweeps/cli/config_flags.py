@@ -18,6 +18,7 @@ from ..spec.engine_files import engine_table
 from ..user_files import parse_toml
 
 _LAWS = ("response_length", "environment_seconds")
+_OF_ENGINE = "engine__"  # for "engine.", which no keyword has
 # What a law needs in the short form, in this order.
 _SHORT_LAWS = {
     "shipped": ("name",),
@@ -37,7 +38,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, engine_field in reversed(Engine.model_fields.items()):
         command = click.option(
             f"--engine-{name.replace('_', '-')}",
-            f"config_engine.{name}",
+            f"config_{_OF_ENGINE}{name}",
             metavar="N" if name in ("count", "kv_cache_tokens", "max_running") else "VALUE",
             default=None,
             help=f"Engine: {engine_field.description}.",
@@ -77,12 +78,12 @@ def changes_from_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     ConfigError
         Naming the flag.
     """
-    from ..spec.axes import checked_value
+    from ..spec.axes import ENGINE_PREFIX, checked_value
 
     changes = {}
     for key, text in flags.items():
         if key.startswith("config_") and text is not None:
-            field = key[len("config_") :]
+            field = key[len("config_") :].replace(_OF_ENGINE, ENGINE_PREFIX)
             flag = f"--{field.replace('_', '-').replace('.', '-')}"
             changes[field] = checked_value(field, read_text(field, text, flag), flag)
     return changes
