@@ -74,7 +74,6 @@ def tell_compiling(config: Any, quiet: bool) -> None:
 def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = "") -> int:
     """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
     from ..results.frontier import frontier
-    from ..results.text import wrapped
 
     status = dataset["status"].values
     counts = {name.replace(" ", "_"): int((status == code).sum()) for code, name in enumerate(STATUS_NAMES)}
@@ -94,7 +93,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
     else:
         click.echo(str(found))
         if content:
-            click.echo(wrapped(f"content {content}: the same for every store of the same runs"))
+            click.echo(f"content {content}: the same for every store of the same runs", err=True)
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
     for line in remarks(dataset):

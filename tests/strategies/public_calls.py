@@ -825,7 +825,16 @@ def _sweep_calls() -> dict[str, Call]:
     names = {"throughput": "trained_tokens_per_second", "ess": "mean_expected_normalized_ess"}
     spec = Lazy(_spec)
     keywords: dict[str, dict[str, Any]] = {
-        "Engine": {"count": 2, "step_seconds": 0.01, "kv_cache_tokens": 100, "routing": "round_robin"},
+        "Engine": {
+            "count": 2,
+            "step_seconds": 0.01,
+            "step_seconds_per_rollout": 1e-5,
+            "step_seconds_per_context_token": 1e-8,
+            "prefill_seconds_per_token": 1e-6,
+            "kv_cache_tokens": 100,
+            "max_running": 4,
+            "routing": "round_robin",
+        },
         "PipelineConfig": BASE.to_dict(full=True),
         "PipelineConfig.from_dict": {"plain": BASE.to_dict()},
         "SweepSpec": {
@@ -1039,8 +1048,8 @@ def _owned_calls() -> dict[str, Call]:
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
-        "Requests.__len__": Call(target=_requests),
         "Stages.without": Call({"place": 0}, target=lambda: ls.read_stages(_file("stages.csv", _STAGES))),
+        "Engine.to_dict": Call(target=lambda: ENGINE),
         "EngineResult.requests_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "Limit": Call({"count": "started", "done": "published", "groups": 3}),
@@ -1080,7 +1089,7 @@ def _owned_calls() -> dict[str, Call]:
         "VerifyReport": Call(
             {"folder": Path("x"), "complete": True, "findings": [], "notes": [], "repairs": []}
             | {"wrong_units": set(), "stray_files": [], "units": 1, "units_done": 1, "chunks": 1}
-            | {"runs_checked": 1}
+            | {"runs_checked": 1, "content": "0" * 16}
         ),
         "VerifyReport.add": Call(
             {"kind": "x", "where": "y", "what": "z", "unit": None, "stray": None},
