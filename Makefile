@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls engine-fit check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls engine-fit engine-cost check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -56,6 +56,10 @@ types: $(VENV)/.installed-dev
 # Engines fitted to measured runs: errors on what was held out, beside a published simulator's.
 engine-fit: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/engine_fit.py --output results/published/engine-fit.md
+
+# Engines in pipelines: cost beside runs without them, and time per rollout as responses grow.
+engine-cost: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/engine_cost.py --output results/published/engine-cost.md
 
 bench: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/event_loop.py --rounds $(ROUNDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle.compare import assert_same_run
+from oracle.compare import assert_same_run, same
 from oracle.level23_engines import run_engines
 from strategies.engine_configs import engine_settings, to_config, to_twin
 
@@ -23,6 +23,8 @@ def check(drawn):
     assert_same_run(result, twin, tuple(metric.name for metric in told))
     for ours, theirs in zip(result.timeline, twin["timeline"], strict=True):
         assert [ours[name] for name in LEVELS] == [theirs[name] for name in LEVELS], ours
+    for ours, theirs in zip(result.engines_frame().iter_rows(named=True), twin["engines"], strict=True):
+        assert all(same(ours[name], theirs[name]) for name in theirs), (ours, theirs)
     return result, twin
 
 

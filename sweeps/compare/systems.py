@@ -16,6 +16,7 @@ from ...kernels._arguments import instance, listed
 from ...kernels.errors import ConfigError
 from ..checks import flag_of, mapping_of
 from ..config.config import PipelineConfig
+from ..config.rules import REPLACED_BY_ENGINE
 from ..execute.options import Executor, Observer
 from ..presets.registry import find_preset, preset_bound_kind, preset_lag_bound, preset_settings
 from ..presets.systems import (
@@ -92,8 +93,14 @@ class System:
 
 
 def whole_workload(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the fields that all systems have in common: ``DEFAULT_WORKLOAD`` with some changes."""
-    return {**DEFAULT_WORKLOAD, **(changes or {})}
+    """Return the fields that all systems have in common: ``DEFAULT_WORKLOAD`` with some changes.
+
+    An engine stands in the place of the default speeds of decoding and re-prefill.
+    """
+    changes = changes or {}
+    replaced = REPLACED_BY_ENGINE if changes.get("engine") is not None else ()
+    common = {name: value for name, value in DEFAULT_WORKLOAD.items() if name not in replaced}
+    return {**common, **changes}
 
 
 def compared_systems(

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..config.config import as_engine
 from ..laws.lengths import LengthLaw
 from ..results.numbers import formatted
 from ..results.text import grid, terminal_width, wrapped
@@ -124,10 +125,15 @@ def workload_text(workload: Mapping[str, Any]) -> str:
 
     law = workload["response_length"]
     law = law if isinstance(law, LengthLaw) else LengthLaw.from_dict(law)
-    slowdown = workload["decode_slowdown_per_rollout"]
+    engine = as_engine(workload.get("engine"))
+    if engine is not None:
+        speed = f"on {engine.count} engines" if engine.count > 1 else "on an engine"
+    else:
+        slowdown = workload["decode_slowdown_per_rollout"]
+        speed = f"of {workload['decode_tokens_per_second']:g} tokens/s"
+        speed += f" (slowdown {slowdown:g})" if slowdown else ""
     parts = [
-        f"{workload['rollout_workers']} slots of {workload['decode_tokens_per_second']:g} tokens/s"
-        + (f" (slowdown {slowdown:g})" if slowdown else ""),
+        f"{workload['rollout_workers']} slots {speed}",
         f"lengths {law.name}",
         f"batches of {workload['batch_groups']} × {workload['group_size']}",
         f"a step of {workload['train_overhead_seconds']:g} s + tokens / "

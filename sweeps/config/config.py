@@ -344,6 +344,14 @@ class PipelineConfig(BaseModel):
         return frozenset(name for name, used in uses.items() if used)
 
     @property
+    def lone_decode_seconds(self) -> float:
+        """What a rollout of the mean length takes to decode by itself."""
+        engine, tokens = self.engine, self.response_length.mean_tokens
+        if engine is None:
+            return tokens / self.decode_tokens_per_second
+        return tokens * (engine.step_seconds + engine.step_seconds_per_rollout)
+
+    @property
     def is_level_1(self) -> bool:
         """Whether every option of levels 2 and 3 is at its default; pairs and schedules belong to level 2."""
         defaults = _defaults()

@@ -184,6 +184,14 @@ def without_effect(config: PipelineConfig) -> list[str]:
     return [name for name in given if getattr(config, name) != type(config).model_fields[name].default]
 
 
+def cache_is_too_small(config: PipelineConfig) -> bool:
+    """Tell whether an engine's cache cannot hold one rollout of the longest response."""
+    engine = config.engine
+    if engine is None or engine.kv_cache_tokens is None:
+        return False
+    return engine.kv_cache_tokens < config.prompt_tokens + config.response_length.maximum
+
+
 def _engine(config: PipelineConfig) -> list[Finding]:
     """Rules of an engine: one rollout fits its cache, and no sum leaves the range of its clock."""
     engine = config.engine
@@ -199,7 +207,7 @@ def _engine(config: PipelineConfig) -> list[Finding]:
         for name in without_effect(config)
     ]
     longest = config.prompt_tokens + config.response_length.maximum
-    if engine.kv_cache_tokens is not None and engine.kv_cache_tokens < longest:
+    if cache_is_too_small(config):
         found.append(
             Finding(
                 "engine.kv_cache_tokens",

@@ -182,8 +182,7 @@ def guessed_rollouts(base: PipelineConfig, design: Design) -> float:
     """Guess how many rollouts one run has, from the settings alone: the cut is the same everywhere."""
     corner = design.settings(design.size - 1) if design.size else {}
     config = unchecked_config(base, corner)
-    decode = config.response_length.mean_tokens / config.decode_tokens_per_second
-    seconds = max(config.rollout_overhead_seconds + decode, 1e-6)
+    seconds = max(config.rollout_overhead_seconds + config.lone_decode_seconds, 1e-6)
     return config.rollout_workers * config.duration_seconds / seconds
 
 

@@ -167,7 +167,8 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     """Return the seconds per update that generation and training need by themselves, on average.
 
     Generation has every slot occupied all the time and drops nothing; with a decode slowdown, n rollouts
-    decode where ``n = slots * decode / (decode + tail)`` at the rate for n. Training goes from step to
+    decode where ``n = slots * decode / (decode + tail)`` at the rate for n. With engines n is as many as
+    their caches and batches hold at the mean context, and a token takes a step. Training goes from step to
     step. Overlap gains nothing beyond the larger of the two.
 
     Examples
@@ -196,7 +197,11 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
     else:
         rollouts = (config.batch_tokens or 0) / law.mean_tokens
     kept = 1.0 - config.filter_probability
-    per_rollout = tail + _slowed_decode(decode, tail, slots, config.decode_slowdown_per_rollout)
+    decode = _slowed_decode(decode, tail, slots, config.decode_slowdown_per_rollout)
+    if config.engine is not None:
+        decode, running = _decode_on_engines(config, tail)
+        slots = min(slots, running * (decode + tail) / decode)
+    per_rollout = tail + decode
     generation = math.inf if kept == 0.0 else per_rollout * rollouts / slots / kept
     step_tokens = rollouts * (law.mean_tokens + config.prompt_tokens)
     step = config.train_overhead_seconds + step_tokens / config.train_tokens_per_second
@@ -252,6 +257,31 @@ def _training_seconds(config: PipelineConfig, step: float) -> float:
 def _decode_share(generation: float, per_rollout: float, tail: float) -> float:
     """Return the seconds of generation that are decoding."""
     return 0.0 if not math.isfinite(generation) else generation * (per_rollout - tail) / per_rollout
+
+
+def _decode_on_engines(config: PipelineConfig, tail: float) -> tuple[float, float]:
+    """Return the seconds that a mean rollout decodes on an engine, and how many run over all engines.
+
+    Their contexts are those of rollouts caught at any moment: prompt and half of the length, longer ones
+    more often.
+    """
+    engine, law = config.engine, config.response_length
+    assert engine is not None
+    share = np.diff(law.cdf, prepend=0.0)
+    tokens = law.minimum + np.arange(len(law.cdf), dtype=np.float64)
+    mean = float(np.dot(share, tokens))
+    context = config.prompt_tokens + float(np.dot(share, tokens * tokens)) / (2.0 * mean)
+    most = math.inf if engine.max_running is None else float(engine.max_running)
+    if engine.kv_cache_tokens is not None:
+        most = min(most, max(1.0, engine.kv_cache_tokens / (context + 1.0)))
+    each = engine.step_seconds_per_rollout + engine.step_seconds_per_context_token * context
+    each += engine.prefill_seconds_per_token * config.prompt_tokens / mean
+    slots = config.rollout_workers / engine.count
+    running = min(most, slots)
+    for _ in range(200):
+        decode = mean * (engine.step_seconds + each * running)
+        running = min(most, slots * decode / (decode + tail))
+    return mean * (engine.step_seconds + each * running), running * engine.count
 
 
 def _slowed_decode(decode: float, tail: float, slots: int, slowdown: float) -> float:

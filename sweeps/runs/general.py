@@ -11,7 +11,7 @@ from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
 from ...kernels.pipeline.fleet_summary import engine_metrics_kernel
 from ...kernels.pipeline.general import _advance_general_kernel
-from ...kernels.pipeline.metrics import LAG_BINS
+from ...kernels.pipeline.metrics import LAG_BINS, OPTIONAL_METRICS
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
@@ -140,7 +140,19 @@ class GeneralRun(Run):
         core = super().result()
         ticks = self._close(np.zeros(1, self.REPORT))
         details = general_details(core.config, self.held.histograms, *ticks)
-        return GeneralResult(core.config, core.metrics, core.lag_counts, core._columns, details=details)
+        columns = core._columns | self._engine_columns()
+        return GeneralResult(core.config, core.metrics, core.lag_counts, columns, details=details)
+
+    def _engine_columns(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return what each engine did, by the names of the metrics; nothing without engines."""
+        if self.config.engine is None:
+            return {}
+        count = self.config.engine.count
+        rows = np.zeros(count, self.REPORT)
+        for place in range(count):
+            self.summarize_engines(rows[place : place + 1], slice(place, place + 1))
+        names = [metric.name for metric in OPTIONAL_METRICS["engine"]]
+        return {"engines": {"engine": np.arange(count), **{name: rows[name] for name in names}}}
 
     def _close(self, metrics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write the metrics and give slot ticks and trainer ticks by cause, all closed at the run's end."""

@@ -144,6 +144,28 @@ class PipelineResult(MetricAttributes):
             {name: polars.Series(name, values.tolist()) for name, values in columns.items()}
         )
 
+    def engines_frame(self) -> polars.DataFrame:
+        """Return what each engine did, a row each, with the metrics of engines over all as columns.
+
+        Raises
+        ------
+        ConfigError
+            If the run has no engine.
+
+        Examples
+        --------
+        >>> from lagsweep.sweeps.config.engine import Engine
+        >>> from lagsweep.sweeps.runs.simulate import simulate_pipeline
+        >>> config = PipelineConfig(engine=Engine(count=2, step_seconds=0.02), duration_seconds=30)
+        >>> run = simulate_pipeline(config)
+        >>> int(run.engines_frame()["decoded_tokens"].sum()) == run.decoded_tokens
+        True
+        """
+        if "engines" not in self._columns:
+            way_out = "Give the configuration an engine."
+            raise ConfigError("engine", "must be set for rows by engine", None, way_out)
+        return self._frame("engines")
+
     def batches_frame(self) -> polars.DataFrame:
         """Return the batches as a polars frame."""
         return self._frame("batches")

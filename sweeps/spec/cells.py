@@ -11,7 +11,7 @@ import numpy as np
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import Counted, checked
 from ..config.config import PipelineConfig, as_engine
-from ..config.rules import contradictions, without_effect
+from ..config.rules import cache_is_too_small, contradictions, without_effect
 from .axes import PRESET_PREFIX, checked_value, engine_field, field_of_axis, identity, label, nearly
 
 if TYPE_CHECKING:
@@ -69,6 +69,27 @@ def contradicting_cells(spec: SweepSpec) -> list[tuple[str, Finding]]:
         except ConfigError as error:  # a preset's own rules
             wrong = list(error.findings)
         found += [(describe_cell(spec.design, int(cell)), finding) for finding in wrong]
+    return found
+
+
+def cells_with_too_small_caches(spec: SweepSpec) -> np.ndarray:
+    """Find the cells in which an engine's cache cannot hold one rollout (bool, in the design's shape).
+
+    Only where an axis sets the cache or what must fit it: a base that does not fit is refused as it is.
+    """
+    found = np.zeros(spec.design.shape, bool)
+    fields = set(spec.design.fields.values())
+    engines = {"engine", "engine.kv_cache_tokens"}
+    if not fields & engines and not (spec.base.engine and fields & {"prompt_tokens", "response_length"}):
+        return found
+    flat = found.reshape(-1)
+    for cell in range(spec.design.size):
+        try:
+            config = unchecked_config(spec.base, spec.design.settings(cell))
+        except ConfigError as error:  # a preset checks the whole
+            flat[cell] = any(finding.field == "engine.kv_cache_tokens" for finding in error.findings)
+            continue
+        flat[cell] = cache_is_too_small(config)
     return found
 
 

@@ -117,7 +117,14 @@ class SweepSpec:
             # Beside none a number can be compared with numbers, or with 'none' as a text.
             held = texts if set(constraint) & set("'\"") else columns
             kept = kept & kept_cells(constraint, held, known)
-        return ~kept
+        return ~kept | self.too_small_caches
+
+    @cached_property
+    def too_small_caches(self) -> np.ndarray:
+        """Which cells have engines whose cache cannot hold one rollout: excluded, as by a constraint."""
+        from .cells import cells_with_too_small_caches  # a cell's configuration is built from the spec
+
+        return cells_with_too_small_caches(self)
 
     @cached_property
     def cell_ids(self) -> np.ndarray:

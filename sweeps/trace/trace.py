@@ -151,9 +151,7 @@ def check_size_before(config: PipelineConfig, max_events: int) -> None:
     ------
     ConfigError
     """
-    seconds = (
-        config.rollout_overhead_seconds + config.response_length.mean_tokens / config.decode_tokens_per_second
-    )
+    seconds = config.rollout_overhead_seconds + config.lone_decode_seconds
     about = 4 * config.rollout_workers * config.duration_seconds / max(seconds, 1e-6)
     if about > 10 * max_events and config.stop_after_updates is None:
         raise ConfigError(

@@ -1046,6 +1046,7 @@ def _owned_calls() -> dict[str, Call]:
         "Finding.within": Call({"place": "x."}, target=lambda: ls.Finding(*error)),
         "Frontier.on_frontier": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
+        "Engine.to_dict": Call(target=lambda: ENGINE),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
         "Stages.without": Call({"place": 0}, target=lambda: ls.read_stages(_file("stages.csv", _STAGES))),
@@ -1065,6 +1066,9 @@ def _owned_calls() -> dict[str, Call]:
                 "lag_counts": Lazy(lambda: _result().lag_counts),
                 "columns": Lazy(lambda: _result()._columns if hasattr(_result(), "_columns") else {}),
             }
+        ),
+        "PipelineResult.engines_frame": Call(
+            target=lambda: ls.simulate_pipeline(BASE.replace(engine=ls.Engine(step_seconds=0.02)))
         ),
         "PipelineResult.batches_frame": Call(target=_result),
         "PipelineResult.rollouts_frame": Call(target=_result),
