@@ -57,10 +57,8 @@ def replace_store(
     try:
         fill_folder(building, spec, parts)
         new = SweepStore(building, same_law=False)
-        try:
-            fill(new)
-        finally:
-            new.close()
+        fill(new)
+        new.close()
         store.place.check()
         lock.check()
         store.close()
