@@ -284,7 +284,7 @@ def _decode_on_engines(config: PipelineConfig, tail: float) -> tuple[float, floa
     return mean * (engine.step_seconds + each * running), running * engine.count
 
 
-def _slowed_decode(decode: float, tail: float, slots: int, slowdown: float) -> float:
+def _slowed_decode(decode: float, tail: float, slots: float, slowdown: float) -> float:
     """Solve ``d = decode * (1 + g * max(n - 1, 0))``, ``n = slots * d / (d + tail)``, step by step."""
     slow = decode
     for _ in range(200):
