@@ -48,6 +48,6 @@ def test_no_file_is_ever_unpickled():
             if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
                 readers.add(file.name)
 
-    # Compiled kernels are kept as Numba keeps them, in a folder of the user's own, each file with a digest. Rules
-    # of the user's own go to processes that this one has started.
+    # Compiled kernels are kept as Numba keeps them, in a folder of the user's own, each file with a digest.
+    # Rules of the user's own go to processes that this one has started.
     assert readers == {"_jit.py", "processes.py"}

@@ -187,7 +187,7 @@ def hidden_metrics(options: Iterable[str]) -> frozenset[str]:
 
     Examples
     --------
-    >>> sorted(hidden_metrics({"fetch", "evaluation"}))
+    >>> sorted(hidden_metrics({"fetch", "evaluation", "engine"}))
     ['slots_held_seconds']
     """
     others = set(OPTIONAL_METRICS) - set(options)

@@ -72,7 +72,8 @@ REFUSED = {
     ),
     "dropping without a size": (
         {"queue_overflow": "drop_oldest"},
-        "max_queue_groups: belongs to queue_overflow 'drop_oldest' and 'hold' (got None). Give both or neither.",
+        "max_queue_groups: belongs to queue_overflow 'drop_oldest' and 'hold' (got None). "
+        "Give both or neither.",
     ),
     "a size without dropping": (
         {"max_queue_groups": 3},
