@@ -84,7 +84,7 @@ def test_every_state_of_the_page_is_reached():
     look()
     wanted = {
         "preemption", "readmission", "preempted_after_its_first_step", "head_does_not_fit", "abort",
-        "head_not_yet_admissible", "admission_between_ticks", "engine_stops", "cancelled_while_waiting",
+        "head_not_yet_admissible", "engine_stops", "cancelled_while_waiting",
         "cancelled_in_a_step", "waiting_publication", "requeue",
     }  # fmt: skip
     assert wanted <= set(reached), wanted - set(reached)
