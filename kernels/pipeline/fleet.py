@@ -259,7 +259,7 @@ def _begin_standing_kernel(parameters, state, arrays):
 
 @jit(counted=False)
 def _end_decode_kernel(parameters, state, arrays, slot, clock, tick):
-    """A rollout has all its tokens: its tail begins, or it is due now, in the order (clock, slot)."""
+    """A rollout has all its tokens: its tail begins, or it is due in this tick, by (clock, slot)."""
     slots = arrays.slots
     tokens = arrays.requests[slot].tokens
     _book_tokens(parameters, state, arrays, slot, tokens)

@@ -12,6 +12,7 @@ from ...kernels.pipeline import records
 from ...kernels.pipeline.records import NEVER
 from ...kernels.pipeline.stops import STOPPED_BY_EVALUATION, STOPPED_BY_PUBLICATION, STOPPED_BY_TRAINING
 from ..runs.general import LARGEST_LIVE_ROLLOUTS, GeneralRun
+from .engine_arrays import check_engines
 from .saved_arrays import (
     LARGEST_COUNT,
     check_common,
@@ -59,6 +60,7 @@ def check_general(run: GeneralRun) -> None:
     _check_members(run)
     _check_slots(run)
     _check_clocks(run)
+    check_engines(run)
 
 
 def _check_state(run: GeneralRun) -> None:
@@ -316,6 +318,8 @@ def _check_slots(run: GeneralRun) -> None:
     idle = idle_slots(slots["idle_stack"][: state.idle], int(parameters.slots))
     phases = slots["phase"]
     moving = [records.TAIL, records.DECODING, records.DUE, records.OFF_CLOCK]
+    if run.config.engine is not None:
+        moving = [records.TAIL, records.DUE, records.ON_ENGINE]
     known = moving if parameters.virtual_clock else [records.TIMED]
     held_slots = np.flatnonzero(phases == records.HELD)
     waiting = held.groups[(held.groups["state"] == records.GROUP_RUNNING) & (held.groups["finished"] == size)]

@@ -68,6 +68,7 @@ def command(
     from ..execute.progress import progress_for_terminal
     from ..presets.systems import read_system
     from ..runs.many import Cancelled
+    from ..spec.engine_files import with_engine_fields
     from .config_flags import changes_from_flags
     from .signals import stop_at_safe_point
 
@@ -75,7 +76,7 @@ def command(
         from ..pages.comparison import NAME, checked_page
 
         checked_page(page, *NAME)
-    changes = changes_from_flags(flags)
+    changes = with_engine_fields({}, changes_from_flags(flags))
     compared = compared_systems([read_system(text) for text in systems], changes, baseline=baseline)
     if against is not None:
         check_against(against, [system.label for system in compared])  # before anything runs

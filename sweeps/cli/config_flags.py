@@ -14,6 +14,7 @@ import click
 
 from ...kernels.errors import ConfigError
 from ..presets.systems import SYSTEM, read_scalar, split_labels
+from ..spec.engine_files import engine_table
 from ..user_files import parse_toml
 
 _LAWS = ("response_length", "environment_seconds")
@@ -31,7 +32,16 @@ _SHORT_LAWS = {
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add a flag for every field of a pipeline; values arrive as keywords ``config_<field>``."""
     from ..config.config import PipelineConfig
+    from ..config.engine import Engine
 
+    for name, engine_field in reversed(Engine.model_fields.items()):
+        command = click.option(
+            f"--engine-{name.replace('_', '-')}",
+            f"config_engine.{name}",
+            metavar="N" if name in ("count", "kv_cache_tokens", "max_running") else "VALUE",
+            default=None,
+            help=f"Engine: {engine_field.description}.",
+        )(command)
     for name, field in reversed(PipelineConfig.model_fields.items()):
         flags = [f"--{name.replace('_', '-')}", *(["--law"] if name == "response_length" else [])]
         command = click.option(
@@ -46,6 +56,8 @@ def _metavar(name: str) -> str:
 
     if name in _LAWS:
         return "LAW"
+    if name == "engine":
+        return "FILE"
     choices = get_args(PipelineConfig.model_fields[name].annotation)
     if choices and all(isinstance(choice, str) for choice in choices):
         return f"[{'|'.join(choices)}]"
@@ -71,7 +83,7 @@ def changes_from_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     for key, text in flags.items():
         if key.startswith("config_") and text is not None:
             field = key[len("config_") :]
-            flag = f"--{field.replace('_', '-')}"
+            flag = f"--{field.replace('_', '-').replace('.', '-')}"
             changes[field] = checked_value(field, read_text(field, text, flag), flag)
     return changes
 
@@ -122,6 +134,8 @@ def read_text(field: str, text: str, where: str) -> Any:
         ]
     if field in _LAWS and text != "none":
         return _short_law(text, where)
+    if field == "engine" and text != "none":
+        return engine_table(text)
     return read_scalar(text)
 
 

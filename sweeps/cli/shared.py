@@ -16,6 +16,7 @@ from ..json_text import json_text
 from ..results.words import cut_note
 from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
+from ..spec.engine_files import with_engine_fields
 from .config_flags import changes_from_flags, preset_from_flags
 
 PROGRAM = "lagsweep"
@@ -53,6 +54,7 @@ def config_from_options(options: dict[str, Any]) -> Any:
     from ..config.config import PipelineConfig
 
     changes = changes_from_flags(options) | preset_from_flags(options.get("preset"), options.get("knobs", ()))
+    changes = with_engine_fields({}, changes)
     preset = changes.pop("preset", None)
     if preset is None:
         return PipelineConfig(**changes)

@@ -59,7 +59,8 @@ def _as_seconds_law(value: Any) -> Any:
     )
 
 
-def _as_engine(value: Any) -> Any:
+def as_engine(value: Any) -> Engine | None:
+    """Return an engine, or none, from what may be given for one."""
     if value is None or isinstance(value, Engine):
         return value
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
@@ -210,8 +211,8 @@ class PipelineConfig(BaseModel):
         0.0, "spread of step times, as the std of their log", 2
     )
 
-    engine: Annotated[Engine | None, BeforeValidator(_as_engine), PlainSerializer(_engine_to_dict)] = (
-        _setting(None, "inference engines that decode in steps; none: one speed", 2)
+    engine: Annotated[Engine | None, BeforeValidator(as_engine), PlainSerializer(_engine_to_dict)] = _setting(
+        None, "inference engines that decode in steps; none: one speed", 2
     )
 
     group_size: Annotated[WholeNumber, Field(ge=1, le=2**20)] = _setting(1, "rollouts per prompt", 3)

@@ -168,12 +168,36 @@ def _turns(config: PipelineConfig) -> list[Finding]:
     return found
 
 
+# What an engine stands in the place of: steps say how fast it decodes and prefills.
+REPLACED_BY_ENGINE = (
+    "decode_tokens_per_second",
+    "decode_slowdown_per_rollout",
+    "reprefill_tokens_per_second",
+)
+
+
+def without_effect(config: PipelineConfig) -> list[str]:
+    """Name the fields that were given, off their default, and have no effect beside an engine."""
+    if config.engine is None:
+        return []
+    given = (name for name in REPLACED_BY_ENGINE if name in config.model_fields_set)
+    return [name for name in given if getattr(config, name) != type(config).model_fields[name].default]
+
+
 def _engine(config: PipelineConfig) -> list[Finding]:
     """Rules of an engine: one rollout fits its cache, and no sum leaves the range of its clock."""
     engine = config.engine
     if engine is None:
         return []
-    found = []
+    found = [
+        Finding(
+            name,
+            "has no effect beside an engine, whose steps say how fast it decodes and prefills",
+            getattr(config, name),
+            "Drop one of the two.",
+        )
+        for name in without_effect(config)
+    ]
     longest = config.prompt_tokens + config.response_length.maximum
     if engine.kv_cache_tokens is not None and engine.kv_cache_tokens < longest:
         found.append(

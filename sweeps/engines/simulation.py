@@ -8,6 +8,7 @@ import numpy as np
 
 from ..config.engine import Engine
 from ..runs.engines import EngineResult, simulate_engine
+from ..spec.engine_files import engine_table
 from .requests import Requests
 
 
@@ -32,8 +33,4 @@ def load_engine(path: str | Path) -> Engine:
     ConfigError
         With every finding.
     """
-    from ..user_files import decoded, parse_toml, read_bytes
-
-    table = parse_toml(decoded(read_bytes(path, "engine"), "engine", str(path)), "engine", str(path))
-    table.pop("fitted", None)
-    return Engine(**table)
+    return Engine(**engine_table(path))

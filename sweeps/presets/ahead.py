@@ -25,8 +25,11 @@ def _colocated(workload: Workload, rollout_share: float, training_scaling: float
     # All GPUs generate, then all train: the slots and the rate of both sides of a split together, and the
     # rollouts spread over as many more engines. More GPUs seldom train faster in proportion.
     rate = workload.train_tokens_per_second / (1.0 - rollout_share) ** training_scaling
+    engine = workload.engine
+    count = max(1, round(engine.count / rollout_share)) if engine else 0
     return {
         **_synchronous(workload),
+        **({"engine": engine.model_copy(update={"count": count})} if engine else {}),
         "rollout_workers": max(1, round(workload.rollout_workers / rollout_share)),
         "train_tokens_per_second": rate,
         "decode_slowdown_per_rollout": workload.decode_slowdown_per_rollout * rollout_share,
@@ -172,7 +175,7 @@ PRESETS: tuple[Preset, ...] = (
             "that doubling the GPUs of generation seldom doubles its speed (training: training_scaling)",
         ),
         aliases=(Alias("trl_grpo", "one update per generation, the same rollout_share"),),
-        needs=("rollout_workers", "train_tokens_per_second", "decode_slowdown_per_rollout"),
+        needs=("rollout_workers", "train_tokens_per_second", "decode_slowdown_per_rollout", "engine"),
     ),
     Preset(
         "trl_grpo",
@@ -195,7 +198,7 @@ PRESETS: tuple[Preset, ...] = (
             "micro-batches",
             "a second iteration trains the same rollouts again; here each is trained once, at twice the cost",
         ),
-        needs=("rollout_workers", "train_tokens_per_second", "decode_slowdown_per_rollout"),
+        needs=("rollout_workers", "train_tokens_per_second", "decode_slowdown_per_rollout", "engine"),
     ),
     Preset(
         "verl_one_step_off",

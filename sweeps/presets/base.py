@@ -8,6 +8,7 @@ from typing import Any
 
 from ...kernels.errors import ConfigError, nearest
 from ..checks import Flag, RealNumber, checked, mapping_of
+from ..config.engine import Engine
 
 LARGEST_KNOB = 2**52  # rules multiply knobs; what comes out must be a number that a field takes or refuses
 KnobValue = int | float | bool | str | None
@@ -86,6 +87,7 @@ class Workload:
     rollout_workers: int
     train_tokens_per_second: float
     decode_slowdown_per_rollout: float
+    engine: Engine | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ...kernels.errors import ConfigError, nearest
 from ..checks import RealNumber, WholeNumber, checked, mapping_of
-from ..config.config import PipelineConfig
+from ..config.config import PipelineConfig, as_engine
 from . import ahead, budget, dropping
 from .base import Preset, Workload
 
@@ -180,6 +180,7 @@ def _workload(fields: Mapping[str, Any]) -> Workload:
         decode_slowdown_per_rollout=_real(
             "decode_slowdown_per_rollout", given["decode_slowdown_per_rollout"]
         ),
+        engine=as_engine(fields.get("engine")),
     )
 
 

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import RealNumber, WholeNumber, checked, findings_of
 from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
+from ..config.engine import Engine
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.base import LARGEST_KNOB
 from ..presets.registry import all_presets
@@ -29,6 +30,7 @@ from ..presets.systems import SYSTEM, SystemLabel, checked_label
 MOST_VALUES = 10_000_000
 _ROUNDING = 1e-13  # what is lost by a few steps of arithmetic
 PRESET_PREFIX = "preset."
+ENGINE_PREFIX = "engine."
 _RANGE_KEYS = ("from", "to", "step", "count", "scale")
 _LAWS: dict[str, Any] = {"response_length": LengthLaw, "environment_seconds": SecondsLaw}
 _NUMBER = re.compile(r"-?[0-9.]+(e[-+]?[0-9]+)?")
@@ -61,6 +63,12 @@ def field_of_axis(name: str, where: str = "axes") -> str:
     field = AXIS_FIELDS.get(name, name)
     if is_knob(field):
         return _checked_knob(field, where)
+    if field.startswith(ENGINE_PREFIX):
+        if engine_field(field) is None:
+            known_fields = [f"{ENGINE_PREFIX}{known}" for known in Engine.model_fields]
+            hint = nearest(field, known_fields) or f"Its fields: {', '.join(Engine.model_fields)}."
+            raise ConfigError(where, "must name a field of the engine", field, hint)
+        return field
     if field == "seed":
         raise ConfigError(f"{where}.seed", "is always swept", name, "Give seeds = 100 or a list.")
     if field == SYSTEM:
@@ -80,6 +88,12 @@ def is_knob(field: str) -> bool:
     return field.startswith(PRESET_PREFIX)
 
 
+def engine_field(field: str) -> str | None:
+    """Return the engine's field that an axis sets, as ``max_running`` of ``engine.max_running``."""
+    name = field.removeprefix(ENGINE_PREFIX)
+    return name if field.startswith(ENGINE_PREFIX) and name in Engine.model_fields else None
+
+
 def is_field(name: str) -> bool:
     """Tell whether an axis sets a field of the configuration; the others change rules: a knob, the system."""
     return name in PipelineConfig.model_fields
@@ -97,6 +111,8 @@ def axis_description(field: str) -> str:
     """
     if field == SYSTEM:
         return "the real system whose rules hold: a preset, with its knobs"
+    if own := engine_field(field):
+        return f"engine: {Engine.model_fields[own].description}"
     return str(PipelineConfig.model_fields[field].description) if is_field(field) else f"knob {field}"
 
 
@@ -116,6 +132,8 @@ def _checked_knob(field: str, where: str) -> str:
 
 def allows_none(field: str) -> bool:
     """Tell whether a field may be left empty (``none`` in a spec file or on the command line)."""
+    if own := engine_field(field):
+        return type(None) in get_args(Engine.model_fields[own].annotation)
     if not is_field(field):
         return is_knob(field)
     return type(None) in get_args(PipelineConfig.model_fields[field].annotation)
@@ -123,6 +141,8 @@ def allows_none(field: str) -> bool:
 
 def is_whole(field: str) -> bool:
     """Tell whether a field takes whole numbers."""
+    if own := engine_field(field):
+        return own in ("count", "kv_cache_tokens", "max_running")
     if not is_field(field):
         return is_knob(field) and all(type(knob.default) is int for knob in _knobs(field))
     annotation = PipelineConfig.model_fields[field].annotation
@@ -158,7 +178,8 @@ def checked_value(field: str, value: Any, where: str) -> Any:
             raise ConfigError(where, "must be at most 2**52", value, "Give a smaller number.")
         return value
     if field not in _ADAPTERS:
-        info = PipelineConfig.model_fields[field]
+        own = engine_field(field)
+        info = Engine.model_fields[own] if own else PipelineConfig.model_fields[field]
         kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
         _ADAPTERS[field] = TypeAdapter(kind)
     try:
@@ -166,6 +187,8 @@ def checked_value(field: str, value: Any, where: str) -> Any:
     except ValidationError as error:
         found = findings_of(error, PipelineConfig.model_fields)
         raise ConfigError(*(finding._replace(field=where) for finding in found)) from None
+    except ConfigError as error:  # of an engine, which checks itself
+        raise error.within(f"{where}: ") from None
 
 
 def _checked_law(field: str, value: Any, where: str) -> Any:
@@ -378,6 +401,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, SystemLabel):
         return str(value)
+    if isinstance(value, Engine):
+        return value.to_dict()
     return value.model_dump() if isinstance(value, Limit) else value
 
 
@@ -411,6 +436,8 @@ def label(value: Any) -> str:
         return value.name
     if isinstance(value, tuple):
         return " and ".join(f"{item.count}<B*{item.done}+{item.groups}" for item in value) or "no limits"
+    if isinstance(value, Engine):
+        return " ".join(f"{name}={given}" for name, given in value.to_dict().items())
     return str(value)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import Counted, checked
-from ..config.config import PipelineConfig
-from ..config.rules import contradictions
-from .axes import PRESET_PREFIX, checked_value, field_of_axis, identity, label, nearly
+from ..config.config import PipelineConfig, as_engine
+from ..config.rules import contradictions, without_effect
+from .axes import PRESET_PREFIX, checked_value, engine_field, field_of_axis, identity, label, nearly
 
 if TYPE_CHECKING:
     from .design import Design
@@ -21,12 +21,36 @@ if TYPE_CHECKING:
 
 def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
     """Copy a configuration with values that have been checked one by one already."""
+    changes = _with_engine(base, changes)
     if base.preset is None:
         fields = dict(changes)
         if fields.get("batch_groups") is not None and "batch_tokens" not in base.model_fields_set:
             fields.setdefault("batch_tokens", None)  # as a new configuration does
-        return base.model_copy(update=fields)
+        made = base.model_copy(update=fields)
+        # What the base gives for other cells, and has no effect in this one, is left out.
+        idle = [name for name in without_effect(made) if name not in changes]
+        defaults = {name: PipelineConfig.model_fields[name].default for name in idle}
+        return made.model_copy(update=defaults) if idle else made
     return base.replace(**{name.removeprefix(PRESET_PREFIX): value for name, value in changes.items()})
+
+
+def _with_engine(base: PipelineConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the fields of an engine that a cell sets, as ``engine.max_running``, into the cell's engine."""
+    own = {name: value for name, value in changes.items() if engine_field(name)}
+    if not own:
+        return dict(changes)
+    # A preset may give the pipeline more engines than it was given, and does so again for the cell.
+    given = base.engine if base.preset is None else as_engine(base.preset[1].get("engine"))
+    engine = changes.get("engine", given)
+    rest = {name: value for name, value in changes.items() if name not in own}
+    if engine is None:
+        if "engine" in changes:  # without an engine there is nothing to set: one run for all of them
+            return rest
+        raise ConfigError(
+            next(iter(own)), "needs an engine in the base", None, "Give [base.engine] or an axis engine."
+        )
+    fields = {str(engine_field(name)): value for name, value in own.items()}
+    return rest | {"engine": type(engine)(**{**engine.to_dict(), **fields})}
 
 
 def configs_of(
@@ -51,7 +75,6 @@ def contradicting_cells(spec: SweepSpec) -> list[tuple[str, Finding]]:
 # Fields of level 1 that no rule between fields looks at: checked one by one, they cannot contradict others.
 RULE_FREE = (
     "stop_after_updates",
-    "decode_tokens_per_second",
     "rollout_overhead_seconds",
     "train_overhead_seconds",
     "train_tokens_per_second",

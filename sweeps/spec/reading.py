@@ -22,8 +22,9 @@ from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.registry import find_preset, preset_config
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from ..user_files import decoded, parse_toml, read_bytes
-from .axes import PRESET_PREFIX, read_none
+from .axes import ENGINE_PREFIX, PRESET_PREFIX, read_none
 from .design import sampled_group
+from .engine_files import engine_fields, with_engine_fields
 from .make import make_spec
 from .spec import DEFAULT_NAME, SPEC_VERSION, SweepSpec
 
@@ -160,7 +161,9 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
         Each line names the section and the key.
     """
     settings = dict(section)
-    wanted = {**settings, **changes}
+    if "engine" in settings:
+        settings["engine"] = _read_field("engine", settings["engine"], folder)
+    wanted = with_engine_fields(settings, changes)
     preset = wanted.pop("preset", None)
     knobs = _knob_names(preset)
     fields = {name: _read_field(name, value, folder) for name, value in wanted.items()}
@@ -206,15 +209,18 @@ def _read_field(name: str, value: Any, folder: Path | None) -> Any:
             return law.from_dict(value, folder=folder) if folder is not None else law.from_dict(value)
         except ConfigError as error:
             raise error.within(f"base.{name}: ") from None
+    if name == "engine":
+        return read_none(name, engine_fields(value, folder))
     return read_none(name, value) if name in PipelineConfig.model_fields else value
 
 
 def _with_knobs(axes: dict[str, Any]) -> dict[str, Any]:
-    """Write ``preset.window = [1, 2]``, which TOML reads as a table, as the axis ``preset.window``."""
+    """Write ``preset.window = [1, 2]``, which TOML reads as a table, as an axis; ``engine.count`` alike."""
     flat: dict[str, Any] = {}
+    prefixes = {"preset": PRESET_PREFIX, "engine": ENGINE_PREFIX}
     for name, values in axes.items():
-        if name == "preset" and isinstance(values, Mapping):
-            flat |= {f"{PRESET_PREFIX}{knob}": inner for knob, inner in values.items()}
+        if name in prefixes and isinstance(values, Mapping):
+            flat |= {f"{prefixes[name]}{knob}": inner for knob, inner in values.items()}
         else:
             flat[name] = values
     return flat

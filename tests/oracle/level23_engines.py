@@ -1,8 +1,8 @@
-"""The level 2 and 3 twin with inference engines: one step, and so one token of each rollout, at a time.
+"""The level 2 and 3 twin with inference engines: one step, so one token of each rollout, at a time.
 
 Written from the page of engines alone, in whole numbers of u = 2**-20 ticks. It shares the pipeline with the
 twin without engines and no line with the kernels. Between two boundaries nothing is skipped: an engine's next
-step is looked up, taken, and what happens at its end is done in the order of the page.
+step is taken, and what happens at its end is done in the order of the page.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class EngineRun(Run):
         super().pass_time(until)
 
     def end_decodes(self):
-        """Do every boundary up to this tick; one of an engine that stands still comes after the events."""
+        """Do every boundary up to this tick; one that stands still on a tick comes after its events."""
         for engine in self.engines:
             while True:
                 wakes = engine.wakes_at()

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of pipelines with inference engines, on top of settings of levels 2 and 3.
+"""Hypothesis strategies of pipelines with inference engines, on top of those of trainer and levels 2 and 3.
 
 Settings are plain; ``engine`` is a mapping of the fields of ``Engine``. Numbers are coarse so that steps end
 on ticks, caches that just hold one rollout are common, and so are engines that decode one at a time.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from oracle.made_up_sweeps import made_up, noise
 
-from lagsweep import frontier, preset_config, recommend, run_sweep, write_report
+from lagsweep import frontier, load_spec, preset_config, recommend, run_spec, run_sweep, write_report
 from lagsweep.sweeps.cli.shared import remarks
 
 SEEDS = 6
@@ -88,3 +88,18 @@ def test_of_settings_that_are_equal_to_a_thousandth_the_freshest_is_chosen():
     given = {"trained_tokens_per_second": speed, "mean_expected_normalized_ess": ess}
 
     assert recommend(made_up({"max_lag": [0, 1, 2]}, SEEDS, **given)).settings == {"max_lag": 0}
+
+
+def test_the_end_of_points_is_a_doubt_without_a_command_that_would_not_fit_them(tmp_path):
+    spec = tmp_path / "zip.toml"
+    spec.write_text(
+        "seeds = 4\n[base]\npreset = 'verl_fully_async'\ngroup_size = 4\n"
+        "batch_groups = 8\nrollout_workers = 64\n"
+        "duration_seconds = 3000.0\ntrain_tokens_per_second = 4000.0\n[[zip]]\n"
+        "'preset.staleness_threshold' = [0.0, 0.25, 0.5]\n'preset.trigger_parameter_sync_step' = [1, 2, 4]\n"
+    )
+    ds = run_spec(load_spec(spec))
+    doubts = [doubt for doubt in recommend(ds).doubts if "still helps there" in doubt.text]
+
+    assert [doubt.command for doubt in doubts] == [None, None]
+    assert "such as 0.75" in doubts[0].text
