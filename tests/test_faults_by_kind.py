@@ -289,3 +289,20 @@ def test_the_limit_on_the_lag_holds_for_the_first_update_of_a_batch(updates):
     assert ls.simulate_pipeline(config).max_lag_observed == updates - 1
     page = (Path(__file__).parents[1] / "docs" / "generation-and-rules.md").read_text("utf-8")
     assert "`max_policy_lag` holds for a batch's first update" in page
+
+
+def test_a_confidence_of_any_kind_of_number_is_drawn_and_written(tmp_path):
+    base = ls.PipelineConfig(duration_seconds=200, rollout_workers=8, batch_tokens=2000)
+    ds = ls.run_sweep(base, {"max_lag": [1, 2], "sync_cadence": [1, 2]}, seeds=2, progress=False)
+
+    assert "33%" in json.dumps(ls.plot_heatmap(ds, "updates", confidence=Fraction(1, 3)).to_dict())
+    ls.write_report(ds, tmp_path / "page.html", confidence=Fraction(1, 3))
+
+
+def test_blocks_that_do_not_fit_the_layers_bytes_are_refused():
+    layer = k.KVLayer(kind="full", num_kv_heads=2, head_dim=8)
+    with pytest.raises(ls.ConfigError, match=r"tensor_parallel|block_tokens|element_bytes"):
+        k.hybrid_kv_cache_bytes(
+            [layer], num_sequences=1, tokens_per_sequence=16, element_bytes=2,
+            block_tokens=np.ones((2, 3, 4)), tensor_parallel=[],
+        )  # fmt: skip

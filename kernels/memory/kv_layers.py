@@ -257,6 +257,8 @@ def hybrid_kv_cache_bytes(
         if layer.window_tokens is not None:
             window = count("window_tokens", layer.window_tokens, minimum=1)
             held = _held_tokens(tokens, window, policy, block, batched, sliding=layer.kind == "sliding")
-        check_shapes(tokens_per_sequence=held, num_sequences=sequences, element_bytes=each)
+        check_shapes(
+            tokens_per_sequence=held, num_sequences=sequences, element_bytes=each, block_tokens=block
+        )
         total = total + sequences * (held.ceil_divide(block) * block) * each * copies
     return total.broadcast(np.broadcast_shapes(total.shape, shape)).result("hybrid_kv_cache_bytes")

@@ -136,6 +136,7 @@ def plot_heatmap(
     """
     import altair as alt
 
+    confidence = confidence_of(confidence)
     panels = heatmap_panels(ds, (metric,), x=x, y=y, facet=facet, at=at, confidence=confidence)
     charts = [panel.chart(metric, legend=k == 0) for k, panel in enumerate(panels)]
     together = alt.concat(*charts, columns=min(3, len(charts)), spacing=24)

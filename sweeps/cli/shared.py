@@ -71,10 +71,9 @@ def tell_compiling(config: Any, quiet: bool) -> None:
         click.echo(COMPILING, err=True)
 
 
-def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = "") -> int:
-    """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
+def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
+    """Print a result's table, or its facts as JSON; gives the exit code: 1 if runs failed."""
     from ..results.frontier import frontier
-    from ..results.text import wrapped
 
     status = dataset["status"].values
     counts = {name.replace(" ", "_"): int((status == code).sum()) for code, name in enumerate(STATUS_NAMES)}
@@ -84,7 +83,6 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
             "store": str(folder),
             "fingerprint": dataset.attrs["fingerprint"],
             "complete": bool(dataset.attrs["complete"]),
-            **({"content": content} if content else {}),
             "runs": counts,
             "drift_per_version": found.drift_per_version,
             "baseline": found.baseline or None,
@@ -93,8 +91,6 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
         click.echo(json_text(facts))
     else:
         click.echo(str(found))
-        if content:
-            click.echo(wrapped(f"content {content}: the same for every store of the same runs"))
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
     for line in remarks(dataset):

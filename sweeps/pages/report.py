@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..charts.panels import HEATMAP_METRICS
-from ..checks import flag_of, sweep_dataset, text_of
+from ..checks import confidence_of, flag_of, sweep_dataset, text_of
 from ..files import write_atomically
 from ..json_text import json_text
 from ..results.frontier import THROUGHPUT
@@ -89,7 +89,7 @@ def write_report(
         min_ess=min_ess,
         max_lag=max_lag,
         reference=reference,
-        confidence=confidence,
+        confidence=confidence_of(confidence),
     )
     figures = report_charts(content)
     written = tuple(_write_images(figures, target)) if images else ()

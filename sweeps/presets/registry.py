@@ -213,7 +213,7 @@ def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig
 
     Examples
     --------
-    >>> preset_config("tinker", max_steps_off_policy=3).max_policy_lag
+    >>> preset_config("tinker", max_steps_off_policy=3, stale_groups="requeue").max_policy_lag
     3
     """
     config = PipelineConfig(**preset_settings(name, fields))

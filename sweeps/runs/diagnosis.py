@@ -191,7 +191,7 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
         tail += _seconds_of_rows(law)
     elif config.environment_seconds is not None:
         tail += config.environment_seconds.mean_seconds
-    slots = config.rollout_workers
+    slots = float(config.rollout_workers)
     if config.batch_groups is not None:
         rollouts = float(config.batch_groups * config.group_size)
     else:
@@ -284,7 +284,7 @@ def _decode_on_engines(config: PipelineConfig, tail: float) -> tuple[float, floa
     return mean * (engine.step_seconds + each * running), running * engine.count
 
 
-def _slowed_decode(decode: float, tail: float, slots: int, slowdown: float) -> float:
+def _slowed_decode(decode: float, tail: float, slots: float, slowdown: float) -> float:
     """Solve ``d = decode * (1 + g * max(n - 1, 0))``, ``n = slots * d / (d + tail)``, step by step."""
     slow = decode
     for _ in range(200):

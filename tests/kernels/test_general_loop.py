@@ -103,6 +103,7 @@ def test_slowed_training_ends_at_the_first_tick_with_its_work_done(factor):
         state = states[0]
         state.training = 1
         state.training_time = at.NEVER
+        state.fetch_time = at.NEVER
         ticks = rng.randrange(0, 10**6)
         state.rest_ticks = ticks
         left, clock = ticks * 2**24, 0

@@ -96,7 +96,7 @@ WRONG = {
     "ls.simulate_pipeline({'max_policy_lag': 2})": "PipelineConfig",
     "ls.simulate_pipeline(ls.PipelineConfig()).update": "update",
     "ls.run_sweep(ls.PipelineConfig(), {'max_lag': [1]}, seeds='all')": "seeds",
-    "ls.run_sweep(ls.PipelineConfig(), {'max_lag': [1]}, 1, executor='processes')": "executor",
+    "ls.run_sweep(ls.PipelineConfig(), {'max_lag': [1]}, 1, executor='fibres')": "executor",
     "ls.load_spec('sweep.toml', max_policy_lags=3)": "max_policy_lags",
     "ls.nonsense": "nonsense",
     "kernels.nonsense": "nonsense",
@@ -216,7 +216,8 @@ def test_a_result_declares_every_metric():
 # --- no Any at the front door ---
 
 # What really is anything: an item of a row, what a user put into a checkpoint.
-OPEN = {"Manifest.queue", "Manifest.in_flight", "Manifest.state"}
+# What a user keeps in a checkpoint, and what a user's own rules are asked and answer.
+OPEN = {"Manifest.queue", "Manifest.in_flight", "Manifest.state", "Custom.admits", "Custom.tokens"}
 
 
 def _public():

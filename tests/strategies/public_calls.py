@@ -825,7 +825,16 @@ def _sweep_calls() -> dict[str, Call]:
     names = {"throughput": "trained_tokens_per_second", "ess": "mean_expected_normalized_ess"}
     spec = Lazy(_spec)
     keywords: dict[str, dict[str, Any]] = {
-        "Engine": {"count": 2, "step_seconds": 0.01, "kv_cache_tokens": 100, "routing": "round_robin"},
+        "Engine": {
+            "count": 2,
+            "step_seconds": 0.01,
+            "step_seconds_per_rollout": 1e-5,
+            "step_seconds_per_context_token": 1e-8,
+            "prefill_seconds_per_token": 1e-6,
+            "kv_cache_tokens": 100,
+            "max_running": 4,
+            "routing": "round_robin",
+        },
         "PipelineConfig": BASE.to_dict(full=True),
         "PipelineConfig.from_dict": {"plain": BASE.to_dict()},
         "SweepSpec": {
@@ -1040,7 +1049,6 @@ def _owned_calls() -> dict[str, Call]:
         "Engine.to_dict": Call(target=lambda: ENGINE),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
-        "Requests.__len__": Call(target=_requests),
         "Stages.without": Call({"place": 0}, target=lambda: ls.read_stages(_file("stages.csv", _STAGES))),
         "EngineResult.requests_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),

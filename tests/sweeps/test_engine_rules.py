@@ -72,11 +72,12 @@ REFUSED = {
     ),
     "dropping without a size": (
         {"queue_overflow": "drop_oldest"},
-        "max_queue_groups: belongs to queue_overflow 'drop_oldest' (got None). Give both or neither.",
+        "max_queue_groups: belongs to queue_overflow 'drop_oldest' and 'hold' (got None). "
+        "Give both or neither.",
     ),
     "a size without dropping": (
         {"max_queue_groups": 3},
-        "max_queue_groups: belongs to queue_overflow 'drop_oldest' (got 3). Give both or neither.",
+        "max_queue_groups: belongs to queue_overflow 'drop_oldest' and 'hold' (got 3). Give both or neither.",
     ),
     "a reserve that reserves nothing": (
         {"queue_overflow": "drop_oldest", "max_queue_groups": 3, "admission": "reserve"},

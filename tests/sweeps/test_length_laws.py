@@ -478,7 +478,7 @@ _REFUSED = [
     ),
     (
         lambda: LengthLaw.mixture([(1, LengthLaw.paired([1], [2]))]),
-        "parts, position 0: must be a law without pairs or groups (got 'paired(1 rows)').",
+        "parts, position 0: must be a law without pairs, groups or segments (got 'paired(1 rows)').",
     ),
     (lambda: LengthLaw.paired([1, 2], [1]), "seconds: must have 2 values, as tokens (got 1)."),
     (

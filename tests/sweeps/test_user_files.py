@@ -307,6 +307,8 @@ def test_an_endless_file_is_refused_before_memory_ends(monkeypatch):
 # The door itself
 
 DOORS = {
+    "execute.processes",  # what processes that this one started send back
+    "custom.custom",  # text that the spec itself made
     "user_files",  # the door
     "records.files", "laws.files",  # one format more, through the door
     "checkpoint.files", "checkpoint.manifest",  # the manifest's own strict reader
