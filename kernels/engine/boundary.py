@@ -23,6 +23,17 @@ def routed_engine(coefficients, engines, number):
 
 
 @jit(counted=False)
+def look_after(coefficients, engine, tick, horizon):
+    """Let the first boundary later than a tick be one with a change; tells whether it was to come later."""
+    steps = steps_past(coefficients, engine, tick << UNITS_BITS)
+    if steps >= engine.change_steps:
+        return False
+    engine.change_steps = steps
+    engine.change_clock = clock_after(coefficients, engine, steps, horizon)
+    return True
+
+
+@jit(counted=False)
 def enter(coefficients, engines, requests, number, place, tick, horizon):
     """Let a request enter the queue of the engine at `place`, in the order of starts.
 
@@ -42,10 +53,7 @@ def enter(coefficients, engines, requests, number, place, tick, horizon):
     seen = engine.waiting > 0
     append_waiting(engine, requests, number)
     if engine.standing == 0 and not seen:
-        steps = steps_past(coefficients, engine, tick << UNITS_BITS)
-        if steps < engine.change_steps:
-            engine.change_steps = steps
-            engine.change_clock = clock_after(coefficients, engine, steps, horizon)
+        look_after(coefficients, engine, tick, horizon)
 
 
 @jit(counted=False)

@@ -11,6 +11,18 @@ import numpy as np
 from .._jit import jit
 
 
+@jit(inline=True, counted=False)
+def _unlink(requests, number):
+    """Join a request's neighbours in a list; the list's ends are the caller's."""
+    request = requests[number]
+    if request.previous >= 0:
+        requests[request.previous].next = request.next
+    if request.next >= 0:
+        requests[request.next].previous = request.previous
+    request.next = -1
+    request.previous = -1
+
+
 @jit(counted=False)
 def append_waiting(engine, requests, number):
     """Put a request at the end of an engine's queue."""
@@ -42,16 +54,11 @@ def put_first(engine, requests, number):
 @jit(counted=False)
 def remove_waiting(engine, requests, number):
     """Take a request out of an engine's queue."""
-    request = requests[number]
-    if request.previous >= 0:
-        requests[request.previous].next = request.next
-    else:
-        engine.queue_first = request.next
-    if request.next >= 0:
-        requests[request.next].previous = request.previous
-    else:
-        engine.queue_last = request.previous
-    request.next = request.previous = -1
+    if engine.queue_first == number:
+        engine.queue_first = requests[number].next
+    if engine.queue_last == number:
+        engine.queue_last = requests[number].previous
+    _unlink(requests, number)
     engine.waiting -= 1
 
 
@@ -73,16 +80,11 @@ def append_running(engine, requests, number):
 @jit(counted=False)
 def remove_running(engine, requests, number):
     """Take a request out of the running ones."""
-    request = requests[number]
-    if request.previous >= 0:
-        requests[request.previous].next = request.next
-    else:
-        engine.first = request.next
-    if request.next >= 0:
-        requests[request.next].previous = request.previous
-    else:
-        engine.last = request.previous
-    request.next = request.previous = -1
+    if engine.first == number:
+        engine.first = requests[number].next
+    if engine.last == number:
+        engine.last = requests[number].previous
+    _unlink(requests, number)
     engine.running -= 1
     rest = _melded_children(requests, number)
     if engine.soonest == number:

@@ -11,10 +11,19 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from ..engine.boundary import decoded_now, enter, go_on, leave_decoded, lose_cache, routed_engine, tick_of
+from ..engine.boundary import (
+    decoded_now,
+    enter,
+    go_on,
+    leave_decoded,
+    look_after,
+    lose_cache,
+    routed_engine,
+    tick_of,
+)
 from ..engine.lists import remove_running, remove_waiting
 from ..engine.records import BY_GROUP, OUTSIDE, ROUND_ROBIN, UNITS_BITS, WAITING
-from ..engine.steps import clock_after, steps_past, take_steps
+from ..engine.steps import steps_past, take_steps
 from .clock import event_key, first_slot, newer_versions, set_key
 from .records import DUE, NEVER, ON_ENGINE, TAIL
 from .stops import decoding_is_stopped
@@ -61,14 +70,8 @@ def _catch_up(parameters, coefficients, engine, tick):
 def _look_soon(parameters, state, arrays, place, tick):
     """Let the first boundary later than a tick be one with a change."""
     engine = arrays.engines[place]
-    coefficients = arrays.coefficients[0]
-    if engine.standing == 1:
-        return
-    steps = steps_past(coefficients, engine, tick << UNITS_BITS)
-    if steps < engine.change_steps:
-        engine.change_steps = steps
-        horizon = parameters.horizon << UNITS_BITS
-        engine.change_clock = clock_after(coefficients, engine, steps, horizon)
+    horizon = parameters.horizon << UNITS_BITS
+    if engine.standing == 0 and look_after(arrays.coefficients[0], engine, tick, horizon):
         _note_change(parameters, state, arrays, place)
 
 

@@ -145,13 +145,20 @@ def checked_parts(law_class: Any, parts: Any) -> tuple[tuple[float, Any], ...]:
 
 def parts_from_data(law_class: Any, parts: Any, folder: Any) -> list[tuple[Any, Any]]:
     """Turn the parts of a mixture as data, laws with a weight each, into pairs of weight and law."""
-    field = "response_length.parts"
-    if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):
-        raise ConfigError(field, "must be a list of laws with weights", parts, "Give a list of tables.")
+    return keyed_laws(law_class, parts, folder, "parts", ("weight", "weight", 0.5))
+
+
+def keyed_laws(
+    law_class: Any, laws: Any, folder: Any, name: str, key: tuple[str, str, float]
+) -> list[tuple[Any, Any]]:
+    """Turn laws as data into pairs of a key's value and the law; the key with its word and an example."""
+    field, (own, word, example) = f"response_length.{name}", key
+    if not isinstance(laws, Sequence) or isinstance(laws, str | bytes):
+        raise ConfigError(field, f"must be a list of laws with {word}s", laws, "Give a list of tables.")
     pairs = []
-    for part in parts:
-        if not isinstance(part, Mapping) or "weight" not in part:
-            raise ConfigError(field, "must each have a weight", part, "Add weight = 0.5, for example.")
-        law = {key: value for key, value in part.items() if key != "weight"}
-        pairs.append((part["weight"], law_class.from_dict(law, folder)))
+    for one in laws:
+        if not isinstance(one, Mapping) or own not in one:
+            raise ConfigError(field, f"must each have a {word}", one, f"Add {own} = {example}, for example.")
+        law = {key: value for key, value in one.items() if key != own}
+        pairs.append((one[own], law_class.from_dict(law, folder)))
     return pairs

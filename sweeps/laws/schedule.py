@@ -14,6 +14,7 @@ import numpy as np
 from ...kernels._arguments import one_whole
 from ...kernels.draws.length_table import mix_tables
 from ...kernels.errors import ConfigError
+from .mapping import keyed_laws
 
 _WAY_OUT = "Give pairs, as [(0, LengthLaw.fixed(100)), (50, LengthLaw.fixed(200))]."
 
@@ -48,16 +49,7 @@ def checked_segments(law_class: Any, segments: Any) -> tuple[tuple[int, Any], ..
 
 def segments_from_data(law_class: Any, segments: Any, folder: Any) -> list[tuple[Any, Any]]:
     """Turn segments as data, laws with the version they hold from, into pairs of version and law."""
-    field = "response_length.segments"
-    if not isinstance(segments, Sequence) or isinstance(segments, str | bytes):
-        raise ConfigError(field, "must be a list of laws with versions", segments, "Give a list of tables.")
-    pairs = []
-    for segment in segments:
-        if not isinstance(segment, Mapping) or "from" not in segment:
-            raise ConfigError(field, "must each have a version", segment, "Add from = 0, for example.")
-        law = {key: value for key, value in segment.items() if key != "from"}
-        pairs.append((segment["from"], law_class.from_dict(law, folder)))
-    return pairs
+    return keyed_laws(law_class, segments, folder, "segments", ("from", "version", 0))
 
 
 def pooled_table(laws: Sequence[Any]) -> tuple[int, np.ndarray]:
