@@ -49,9 +49,12 @@ def _summary(content: Content) -> str:
     """Say what was run."""
     spec, status = content.spec, content.status
     axes = " × ".join(spec.design.columns)
-    what = f"{spec.design.size:,} configurations ({axes})" if axes else "One configuration"
-    done = f"{status['done']:,} of {sum(status.values()):,} runs done"
-    return f"{what} × {len(spec.seeds):,} seeds: {done}."
+    excluded = int(spec.excluded.sum())
+    left_out = f", {excluded:,} more excluded" if excluded else ""
+    kept = f"{spec.design.size - excluded:,} configurations ({axes}{left_out})"
+    what = kept if axes else "One configuration"
+    wanted = sum(status.values()) - status.get("excluded", 0)
+    return f"{what} × {len(spec.seeds):,} seeds: {status['done']:,} of {wanted:,} runs done."
 
 
 def _warnings(content: Content) -> list[str]:

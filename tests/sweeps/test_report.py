@@ -488,3 +488,16 @@ def test_styles_and_scripts_come_with_the_package():
 
     assert "prefers-color-scheme: dark" in (folder / "report.css").read_text("utf-8")
     assert "vegaEmbed" in (folder / "report.js").read_text("utf-8")
+
+
+def test_excluded_cells_are_no_runs_that_are_missing(tmp_path):
+    spec = make_spec(
+        small_base(),
+        {"max_lag": [0, 1], "sync_cadence": [1, 2]},
+        2,
+        constraints=["sync_cadence <= max_lag + 1"],
+    )
+    write_report(run_spec(spec), tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    assert "3 configurations (max_lag × sync_cadence, 1 more excluded) × 2 seeds: 6 of 6 runs done." in page
