@@ -25,15 +25,25 @@ _SAMPLER_BYTES = 15  # of a word of the vocabulary for each sequence: the sample
 
 @dataclass(frozen=True)
 class CacheTokens:
-    """The sum's result and the range that its parts leave; 0 where weights do not fit."""
+    """The sum's result and the range that its parts leave; 0 where weights do not fit.
+
+    ``left_bytes`` is what the sum leaves to the cache on one rank (negative where memory is missing) and
+    ``doubt_bytes`` by how much its parts may be off, either way.
+    """
 
     tokens: int
     low: int
     high: int
+    left_bytes: float
+    doubt_bytes: float
 
 
 def cache_tokens(
-    deployment: Deployment, *, max_running: int | None = None, utilization: float = UTILIZATION
+    deployment: Deployment,
+    *,
+    max_running: int | None = None,
+    utilization: float = UTILIZATION,
+    reserved_bytes: float = 0.0,
 ) -> CacheTokens:
     """Work out the tokens of context that one engine can hold.
 
@@ -44,6 +54,8 @@ def cache_tokens(
         The engine's limit of sequences; vLLM's default for the card when left out.
     utilization : float
         Share of the card's memory that the engine may take.
+    reserved_bytes : float
+        What others keep on each card while the engine runs, as a trainer that shares it.
 
     Examples
     --------
@@ -62,13 +74,13 @@ def cache_tokens(
     if shape.experts is not None:
         activations += 0.5 * GIB
     other = 0.25 * GIB if ranks == 1 else (2.1 if card.has_fast_links else 0.55) * GIB
-    left = card.memory_bytes * utilization - deployment.weight_bytes - activations - other
+    left = card.memory_bytes * utilization - deployment.weight_bytes - activations - other - reserved_bytes
     doubt = (0.4 if ranks == 1 else 1.0) * GIB
     low, middle, high = (
         max(0, int((left + part) / deployment.cache_bytes_per_token) // _BLOCK * _BLOCK)
         for part in (-doubt, 0.0, doubt)
     )
-    return CacheTokens(middle, low, high)
+    return CacheTokens(middle, low, high, left, doubt)
 
 
 def limits_of(
