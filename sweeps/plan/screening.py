@@ -52,7 +52,7 @@ def bound_of(config: PipelineConfig) -> Bound:
     ...                        rollout_workers=8)
     >>> in_turn, ahead = (bound_of(work.replace(system=name)) for name in ("synchronous", "verl_one_step_off"))
     >>> in_turn.binding, ahead.binding, in_turn.bound_seconds > ahead.bound_seconds
-    ('both in turn', 'generation', True)
+    ('both in turn', 'training', True)
     """
     phases = phase_bounds(config)
     each = config.sync_seconds / config.sync_every_updates
