@@ -11,6 +11,7 @@ from .links import inline
 from .style import BLUE, GREY, ORANGE, WIDTH
 
 ROW = 28
+KINDS = ["best", "other", "bound"]
 
 
 def ends_chart(
@@ -35,9 +36,7 @@ def ends_chart(
         alt.Y("label:N", title=None, sort=labels, axis=axis),
         tooltip=[alt.Tooltip("label:N", title=" "), alt.Tooltip("shown:N", title=title)],
     )
-    colour = alt.Color(
-        "kind:N", legend=None, scale=alt.Scale(domain=["best", "other", "bound"], range=[ORANGE, BLUE, GREY])
-    )
+    colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=KINDS, range=[ORANGE, BLUE, GREY]))
     scale = alt.Scale(zero=False, nice=True)
     layers: list[Any] = []
     if middle is not None:
@@ -53,8 +52,9 @@ def ends_chart(
             shape=alt.Shape(
                 "kind:N",
                 legend=None,
-                scale=alt.Scale(domain=["best", "other", "bound"], range=["diamond", "circle", "triangle-right"]),
+                scale=alt.Scale(domain=KINDS, range=["diamond", "circle", "triangle-right"]),
             ),
         ),
     ]
-    return alt.layer(*layers).properties(width=WIDTH, height=ROW * len(labels))
+    found: alt.LayerChart = alt.layer(*layers).properties(width=WIDTH, height=ROW * len(labels))  # type: ignore[assignment]
+    return found

@@ -24,7 +24,9 @@ _FEW = click.IntRange(min=1)
 
 @click.command("plan", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--model", required=True, help="A shipped model, or a path to a config.json.")
-@click.option("--accelerator", required=True, help="A shipped card, or a JSON or TOML file with your own row.")
+@click.option(
+    "--accelerator", required=True, help="A shipped card, or a JSON or TOML file with your own row."
+)
 @click.option("--gpus", required=True, type=_FEW, help="All GPUs.")
 @click.option("--prompts", required=True, type=_FEW, help="Prompts of an update.")
 @click.option("--group-size", required=True, type=_FEW, help="Answers to each prompt.")
@@ -43,6 +45,9 @@ _FEW = click.IntRange(min=1)
     "--forward-passes", type=click.IntRange(0, 4), default=1, show_default=True,
     help="Beside an update: 1 for old log-probabilities.",
 )  # fmt: skip
+@click.option(
+    "--optimizer-steps", type=_FEW, default=1, show_default=True, help="Of an update: its mini-batches."
+)
 @click.option("--reference-model", is_flag=True, help="A reference model too: memory and a forward pass.")
 @click.option("--engine-format", default="bf16", show_default=True, help="bf16, fp8 or mxfp4-experts.")
 @click.option("--cache-format", default="bf16", show_default=True, help="bf16 or fp8.")
@@ -137,8 +142,8 @@ def _asked(options: dict[str, Any]) -> Any:
 
 _SAME = (
     "model", "accelerator", "gpus", "prompts", "group_size", "prompt_tokens", "max_tokens", "network",
-    "gpus_per_node", "forward_passes", "reference_model", "engine_format", "cache_format", "utilization",
-    "drift_per_version", "price", "measured",
+    "gpus_per_node", "forward_passes", "optimizer_steps", "reference_model", "engine_format",
+    "cache_format", "utilization", "drift_per_version", "price", "measured",
 )  # fmt: skip
 _LISTS = ("rollout_gpus", "tensor_parallel", "systems", "caps")
 _RENAMED = {"max_lags": "--max-lag", "cadences": "--cadence"}

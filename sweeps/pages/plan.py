@@ -1,4 +1,4 @@
-"""A plan as one offline page: the best, the splits with their ranges, what to measure first, what cannot be."""
+"""A plan as one offline page: the best, the splits with their ranges, what to measure, what cannot be."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def _cells(plan: Plan) -> Table:
 def _figures(plan: Plan) -> list[Figure]:
     splits = [_split(row, plan) for row in plan.splits]
     caption = (
-        "Seconds per update of the best setting of each split; bars go from the fast ends of all inputs to the "
-        "slow ones. Grey triangles are bounds: such splits were not simulated."
+        "Seconds per update of the best setting of each split; bars go from the fast ends of all inputs to "
+        "the slow ones. Grey triangles are bounds: such splits were not simulated."
     )
     figures = [
         Figure(
@@ -167,7 +167,7 @@ def _figures(plan: Plan) -> list[Figure]:
             Figure(
                 "effects",
                 "What each input leaves open",
-                "Seconds per update of the best setting with one input at its ends and the others as they are.",
+                "Seconds per update of the best setting with one input at its ends, the others as they are.",
                 lambda _: ends_chart(effects, title="seconds per update", middle=middle),
             )
         )
@@ -176,7 +176,9 @@ def _figures(plan: Plan) -> list[Figure]:
 
 def _split(row: PlanRow, plan: Plan) -> dict[str, Any]:
     cell = row.cell
-    label = "all take turns" if cell.is_colocated else f"{cell.rollout_gpus} roll out, {cell.train_gpus} train"
+    label = (
+        "all take turns" if cell.is_colocated else f"{cell.rollout_gpus} roll out, {cell.train_gpus} train"
+    )
     label += f", {rules_words(cell.rules)}" if not cell.is_colocated else ""
     figures = row.figures(plan.question.gpus, None)
     if row.status != SIMULATED:

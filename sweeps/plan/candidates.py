@@ -1,7 +1,7 @@
-"""The cells of a plan: splits of the GPUs × sizes of engines × rules × caps × cadences, and what stands against each.
+"""The cells of a plan: splits × sizes of engines × rules × caps × cadences, and what stands against each.
 
-A cell that cannot be is kept with the reason and the amount: memory that is missing, a cache below the longest
-answer, GPUs that do not divide, a publication that waits for more batches than may start before it.
+A cell that cannot be is kept with the reason and the amount: memory that is missing, a cache below the
+longest answer, GPUs that do not divide, a publication that waits for more batches than may start before it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reason:
     Attributes
     ----------
     kind : str
-        engine_memory, cache, trainer_memory, divide, lag_limit, cap, same or rules.
+        engine_memory, cache, trainer_memory, divide, node, lag_limit, cap, same or rules.
     text : str
     amount : float
         How much is missing, in its unit.
@@ -148,7 +148,7 @@ class Candidates:
             "sync_cadence": cell.cadence,
             "rollout_workers": slots,
             "engine": self._engine(cell, values, running, held),
-            "train_overhead_seconds": float(f"{values['update_overhead_seconds']:.6g}"),
+            "train_overhead_seconds": float(f"{values['update_overhead_seconds'] * self._steps(cell):.6g}"),
             "train_tokens_per_second": train_tokens_per_second(
                 shape,
                 card,
@@ -214,6 +214,12 @@ class Candidates:
             yield Reason(
                 "divide", f"{what} do not divide into engines of {ranks}", float(over or ranks), "GPUs"
             )
+            return
+        if ranks > asked.gpus_per_node:
+            text = (
+                f"engines of {ranks} GPUs span nodes of {asked.gpus_per_node}, whose links are not described"
+            )
+            yield Reason("node", text, float(ranks - asked.gpus_per_node), "GPUs")
             return
         if asked.measured is None or asked.measured.engine.kv_cache_tokens is None:
             yield from self._against_memory(cell)
@@ -309,6 +315,10 @@ class Candidates:
         own = self._rules(rules).get("sync_every_updates")
         return self.question.cadences if own is None else (int(own),)
 
+    def _steps(self, cell: Cell) -> int:
+        """Return the optimizer steps that an update of the plan has: each costs its fixed part."""
+        return max(self.question.optimizer_steps, int(self._rules(cell.rules).get("updates_per_batch", 1)))
+
     def _slots(self, cell: Cell) -> int:
         """Return the rollouts in flight: as many as the engines' caps take, and the rules let start."""
         asked = self.question
@@ -338,9 +348,7 @@ class Candidates:
         else:
             deployment = self._deployment(cell.tensor_parallel)
             coefficients = step_coefficients(deployment, values, running)
-        return engine_from(
-            coefficients, count=cell.engines, kv_cache_tokens=held, max_running=cell.cap
-        )
+        return engine_from(coefficients, count=cell.engines, kv_cache_tokens=held, max_running=cell.cap)
 
     def _rate(self, cell: Cell, values: Mapping[str, float]) -> float:
         """Return the bytes per second of a publication; colocated weights stay in their node."""

@@ -144,13 +144,17 @@ def simulated_rows(ds: xarray.Dataset) -> list[Simulated]:
     shares = time_shares(ds, range(len(lags)))
     return [
         Simulated(
-            *(float(part[row]) for part in found[SECONDS]),
-            *(float(part[row]) for part in found[EFFECTIVE]),
-            *(float(found[name][0][row]) for name in (TRAINED, LAG, ESS)),
-            0 if np.isnan(lags[row]).all() else int(np.nanmax(lags[row])),
-            1.0 - shares[row]["trainer"]["training"],
-            1.0 - shares[row]["slots"]["busy"],
-            bool(np.nansum(stalled[row]) or not np.isfinite(found[SECONDS][0][row])),
+            seconds_per_update=float(found[SECONDS][0][row]),
+            seconds_half_width=float(found[SECONDS][1][row]),
+            effective_tokens_per_second=float(found[EFFECTIVE][0][row]),
+            effective_half_width=float(found[EFFECTIVE][1][row]),
+            trained_tokens_per_second=float(found[TRAINED][0][row]),
+            mean_lag=float(found[LAG][0][row]),
+            ess=float(found[ESS][0][row]),
+            largest_lag=0 if np.isnan(lags[row]).all() else int(np.nanmax(lags[row])),
+            trainer_waits=1.0 - shares[row]["trainer"]["training"],
+            rollouts_wait=1.0 - shares[row]["slots"]["busy"],
+            stalled=bool(np.nansum(stalled[row]) or not np.isfinite(found[SECONDS][0][row])),
         )
         for row in range(len(lags))
     ]
@@ -167,9 +171,7 @@ class Runner:
     progress: Observer | None = None
     cancel: threading.Event | None = None
 
-    def run(
-        self, spec: SweepSpec, store: str | Path | None = None
-    ) -> tuple[xarray.Dataset, list[Simulated]]:
+    def run(self, spec: SweepSpec, store: str | Path | None = None) -> tuple[xarray.Dataset, list[Simulated]]:
         """Run a sweep of points."""
         ds = run_spec(
             spec,

@@ -119,7 +119,8 @@ def trainer_inputs(shape: ModelShape, card: Accelerator, network: Network) -> li
     >>> from lagsweep.sweeps.engines.accelerators import load_accelerator
     >>> from lagsweep.sweeps.memory.models import load_model
     >>> from lagsweep.sweeps.plan.networks import load_network
-    >>> found = trainer_inputs(load_model("Qwen3-8B").shape, load_accelerator("H100"), load_network("one-node"))
+    >>> shape, network = load_model("Qwen3-8B").shape, load_network("one-node")
+    >>> found = trainer_inputs(shape, load_accelerator("H100"), network)
     >>> [(one.name, one.value) for one in found][:2]
     [('model_flops_utilization', 0.33), ('update_overhead_seconds', 6.0)]
     """
@@ -135,8 +136,9 @@ def trainer_inputs(shape: ModelShape, card: Accelerator, network: Network) -> li
             high=high, source="published training and RL runs on H100, H200, B200",
         ),
         Input(
-            name="update_overhead_seconds", words="fixed part of an update", value=6.0, low=2.0, high=20.0,
-            faster=LOW, unit="s", source="published RL updates of few tokens; 6 is the ends' geometric mean",
+            name="update_overhead_seconds", words="fixed part of an optimizer step", value=6.0, low=2.0,
+            high=20.0, faster=LOW, unit="s",
+            source="published RL updates of few tokens; 6 is the ends' geometric mean",
         ),
         Input(
             name="publication_rate", words="weights published", value=rates[0], low=rates[1], high=rates[2],

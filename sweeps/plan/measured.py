@@ -1,4 +1,4 @@
-"""A measured engine in the place of a data sheet's: its coefficients, and their intervals where it has them."""
+"""A measured engine in the place of a data sheet's: its coefficients, with their intervals if it has them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def _ends(entry: Any, value: float) -> tuple[float, float] | None:
     low, high = entry.get("low"), entry.get("high")
     if not all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high)):
         return None
-    assert low is not None and high is not None
+    assert low is not None
+    assert high is not None
     return (min(low, value), max(high, value)) if 0 <= low <= high else None
 
 

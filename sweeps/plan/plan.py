@@ -98,7 +98,9 @@ class Plan:
             Where no cell is feasible.
         """
         if self.best is None or self.spec is None or self.best.place is None:
-            raise ConfigError("plan", "has no feasible cell", len(self.rows), "Its text says what is missing.")
+            raise ConfigError(
+                "plan", "has no feasible cell", len(self.rows), "Its text says what is missing."
+            )
         return self.spec.config(self.best.place)
 
     @property
@@ -176,6 +178,7 @@ def plan(
     network: str | Path | Network | None = None,
     gpus_per_node: int = 8,
     forward_passes: int = 1,
+    optimizer_steps: int = 1,
     reference_model: bool = False,
     engine_format: str = "bf16",
     cache_format: str = "bf16",
@@ -214,6 +217,8 @@ def plan(
     gpus_per_node : int
     forward_passes : int
         Beside the update: 1 for old log-probabilities; a reference model adds its own.
+    optimizer_steps : int
+        Of an update (mini-batches); each costs the fixed part of an update.
     reference_model : bool
     engine_format, cache_format : str
         How engines store weights (``bf16``, ``fp8``) and cache.
@@ -248,16 +253,16 @@ def plan(
     >>> found = plan("Qwen3-8B", "H100", 8, 4, 4, LengthLaw.fixed(500), prompt_tokens=100, max_tokens=1000,
     ...              rollout_gpus=[4, 6], tensor_parallel=[1, 16], systems=["verl_one_step_off"], caps=[16])
     >>> found.best.cell.rollout_gpus, found.measure_first.input.words
-    (4, 'fixed part of an update')
+    (4, 'fixed part of an optimizer step')
     """
     asked = ask(
         model=model, accelerator=accelerator, gpus=gpus, prompts=prompts, group_size=group_size, law=law,
         prompt_tokens=prompt_tokens, max_tokens=max_tokens, rollout_gpus=rollout_gpus,
         tensor_parallel=tensor_parallel, systems=systems, max_lags=max_lags, caps=caps, cadences=cadences,
         network=network, gpus_per_node=gpus_per_node, forward_passes=forward_passes,
-        reference_model=reference_model, engine_format=engine_format, cache_format=cache_format,
-        utilization=utilization, drift_per_version=drift_per_version, price=price, inputs=inputs,
-        measured=measured,
+        optimizer_steps=optimizer_steps, reference_model=reference_model, engine_format=engine_format,
+        cache_format=cache_format, utilization=utilization, drift_per_version=drift_per_version,
+        price=price, inputs=inputs, measured=measured,
     )  # fmt: skip
     return answer(
         asked,
@@ -283,7 +288,7 @@ def answer(
     progress: Observer | None = None,
     cancel: threading.Event | None = None,
 ) -> Plan:
-    """Answer a checked question; arguments as :func:`plan`, with `results` for a store named by its content."""
+    """Answer a checked question; as :func:`plan`, with `results` for a store named by its content."""
     candidates = Candidates(question)
     rows = [
         PlanRow(cell, bound_of(candidates.config(cell.point)) if cell.is_feasible else None)

@@ -50,6 +50,7 @@ class Question:
     caps: tuple[int, ...]
     cadences: tuple[int, ...]
     forward_passes: int
+    optimizer_steps: int
     reference_model: bool
     engine_format: str
     cache_format: str
@@ -88,6 +89,7 @@ def ask(
     network: str | Path | Network | None = None,
     gpus_per_node: int = 8,
     forward_passes: int = 1,
+    optimizer_steps: int = 1,
     reference_model: bool = False,
     engine_format: str = "bf16",
     cache_format: str = "bf16",
@@ -133,6 +135,7 @@ def ask(
         caps=_numbers("caps", caps, DEFAULT_CAPS),
         cadences=_numbers("cadences", cadences, DEFAULT_CADENCES),
         forward_passes=checked(WholeNumber, "forward_passes", forward_passes, low=0, high=4),
+        optimizer_steps=_whole("optimizer_steps", optimizer_steps),
         reference_model=flag_of("reference_model", reference_model),
         engine_format=engine_format,
         cache_format=cache_format,
@@ -155,9 +158,7 @@ def checked_law(law: Any) -> LengthLaw:
     if law is None:
         named = ", ".join(f"{name} (mean {LengthLaw.shipped(name).mean_tokens:,.0f})" for name in _EXAMPLES)
         assert set(_EXAMPLES) <= set(shipped_index())
-        way_out = (
-            f"Lengths decide a plan. Shipped, with their mean tokens: {named}; give shipped:NAME, or your own."
-        )
+        way_out = f"Lengths decide a plan. Shipped, by mean tokens: {named}; give shipped:NAME, or your own."
         raise ConfigError("law", "is required", NO_VALUE, way_out)
     if isinstance(law, LengthLaw):
         return law
@@ -207,9 +208,7 @@ def _ranks(
     if engine is not None and engine.tensor_parallel is not None:
         usual = [engine.tensor_parallel]
     found = _numbers("tensor_parallel", given, usual)
-    if engine is not None and (
-        len(found) > 1 or engine.tensor_parallel not in (None, found[0])
-    ):
+    if engine is not None and (len(found) > 1 or engine.tensor_parallel not in (None, found[0])):
         rule = "must be the one size of the measured engine"
         said = engine.tensor_parallel or "not in its file"
         raise ConfigError("tensor_parallel", rule, list(found), f"Of the engine it is {said}.")

@@ -1,4 +1,4 @@
-"""What the inputs leave open: all of them at their fast and slow ends, and each alone, to say what to measure.
+"""What the inputs leave open: all of them at their fast and slow ends, and each alone.
 
 Ends are simulated for the cells that are asked for, with one seed: lengths are the same in all of them, so
 what differs is the input. Other cells take the ratio of their bounds.
@@ -93,9 +93,7 @@ def spans_of(
     }
     known = [point for own in points.values() for point in own if point is not None]
     rows = iter(runner.points(known, 1))
-    found = {
-        place: [None if point is None else next(rows) for point in own] for place, own in points.items()
-    }
+    found = {place: [None if point is None else next(rows) for point in own] for place, own in points.items()}
     return [
         _from_runs(found[place]) if place in found else _from_bounds(candidates, cell, ends)
         for place, cell in enumerate(cells)
@@ -118,9 +116,7 @@ def _ratio(end: Simulated | None, middle: Simulated, name: str, without: float) 
     return without if end is None or end.stalled else float(getattr(end, name) / getattr(middle, name))
 
 
-def _from_bounds(
-    candidates: Candidates, cell: Cell, ends: Sequence[Mapping[str, float]]
-) -> Span:
+def _from_bounds(candidates: Candidates, cell: Cell, ends: Sequence[Mapping[str, float]]) -> Span:
     middle = bound_of(candidates.config(cell.point)).bound_seconds
     fast, slow = (
         math.inf if point is None else bound_of(candidates.config(point)).bound_seconds / middle

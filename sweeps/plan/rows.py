@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +149,7 @@ def best_of_splits(rows: Sequence[PlanRow]) -> list[PlanRow]:
 
 
 def neighbours(rows: Sequence[PlanRow], best: PlanRow, question: Question) -> list[PlanRow]:
-    """Return the feasible rows that differ from the best in one setting, by one place where it has an order."""
+    """Return the feasible rows that differ from the best in one setting, by one place where it is ordered."""
     by_key = {row.cell.key: row for row in rows if row.cell.is_feasible}
     at = best.cell
     found = []
@@ -228,7 +228,7 @@ def frame_of(rows: Sequence[PlanRow], gpus: int, price: float | None) -> polars.
     plain = [row_dict(row, gpus, price) for row in ordered(rows)]
     whole = ("rollout_gpus", "train_gpus", "tensor_parallel", "engines", "cap", "cadence", "largest_lag")
     texts = ("rules", "status", "why", "missing_unit", *_TEXTS)
-    columns: Mapping[str, Callable[[], Any]] = {
+    kinds: dict[str, Any] = {
         name: pl.Int64 if name in whole else pl.String if name in texts else pl.Float64 for name in plain[0]
     }
-    return pl.DataFrame({name: pl.Series([row[name] for row in plain], dtype=kind) for name, kind in columns.items()})  # type: ignore[arg-type]
+    return pl.DataFrame(plain, schema=kinds)

@@ -2,7 +2,8 @@
 
 :func:`~.runs.diagnosis.phase_bounds` knows slots, engines and the trainer. Beside it count here what the
 rules of a cell rule out: a publication stops the side that waits for it, and where no rollout of a window may
-start before the window's weights, generation and training never overlap and the longest rollout is waited for.
+start before the window's weights, generation and training do not overlap and the longest rollout is waited
+for.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def bound_of(config: PipelineConfig) -> Bound:
     >>> from lagsweep.sweeps.presets.systems import workload_config
     >>> work = workload_config(batch_groups=4, group_size=2, train_overhead_seconds=10, sync_seconds=5,
     ...                        rollout_workers=8)
-    >>> in_turn, ahead = (bound_of(work.replace(system=name)) for name in ("synchronous", "verl_one_step_off"))
+    >>> names = ("synchronous", "verl_one_step_off")
+    >>> in_turn, ahead = (bound_of(work.replace(system=name)) for name in names)
     >>> in_turn.binding, ahead.binding, in_turn.bound_seconds > ahead.bound_seconds
     ('both in turn', 'training', True)
     """

@@ -1,4 +1,4 @@
-"""What ``lagsweep plan`` prints: the best setting, the best of each split, its neighbours, what to measure."""
+"""What ``lagsweep plan`` prints: the best setting, that of each split, its neighbours, what to measure."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ KINDS = {
     "cache": "cache below the longest rollout",
     "trainer_memory": "trainer out of memory",
     "divide": "GPUs that do not divide",
+    "node": "engines larger than a node",
     "lag_limit": "a batch larger than the lag limit",
     "cap": "a cap that stalls",
     "rules": "settings that contradict",
@@ -38,7 +39,8 @@ def plan_text(plan: Plan) -> str:
     if plan.best is None:
         parts += [wrapped(said, width=width) for said in nothing_said(plan)]
         return "\n".join([*parts, *_reasons(plan)])
-    parts += [wrapped(said, width=width) for said in best_said(plan)]
+    first, *lines = best_said(plan)
+    parts += [wrapped(first, width=width), *(wrapped(said, "    ", "  ", width=width) for said in lines)]
     parts += ["", "The best of each split", grid(*splits_table(plan), left=[1, 2], width=width)]
     if plan.neighbours:
         parts += ["", "One setting changed", grid(*neighbours_table(plan), left=[0], width=width)]
@@ -55,8 +57,8 @@ def heading(asked: Question) -> str:
     """Say in a sentence what was asked."""
     return (
         f"{asked.model.shape.name} on {asked.gpus} x {asked.accelerator.name}: {asked.prompts:,} prompts x "
-        f"{asked.group_size} an update, prompts of {asked.prompt_tokens:,} tokens, answers by {asked.law.name} "
-        f"(mean {asked.law.mean_tokens:,.0f}, at most {asked.max_tokens:,})."
+        f"{asked.group_size} an update, prompts of {asked.prompt_tokens:,} tokens, answers by "
+        f"{asked.law.name} (mean {asked.law.mean_tokens:,.0f}, at most {asked.max_tokens:,})."
     )
 
 
@@ -71,17 +73,20 @@ def nothing_said(plan: Plan) -> list[str]:
 def best_said(plan: Plan) -> list[str]:
     """Say what the best setting is and what it does."""
     best, asked = plan.best, plan.question
-    assert best is not None and best.result is not None
+    assert best is not None
+    assert best.result is not None
     one, figures = best.result, best.figures(asked.gpus, asked.price)
     per_million = _ranged(figures, "gpu_hours_per_million")
-    price = "" if asked.price is None else f", {_ranged(figures, 'cost_per_million')} at {asked.price:g} an hour"
+    price = (
+        "" if asked.price is None else f", {_ranged(figures, 'cost_per_million')} at {asked.price:g} an hour"
+    )
     return [
         f"Best: {setting(best)}.",
-        f"  {_ranged(figures, 'seconds_per_update')} s per update",
-        f"  {_ranged(figures, 'effective_tokens_per_second')} effective tokens/s",
-        f"  lag {one.mean_lag:.2f} (largest {one.largest_lag}), ESS {one.ess:.3f}",
-        f"  trainer waits {one.trainer_waits:.0%} of the time, rollout slots {one.rollouts_wait:.0%}",
-        f"  {per_million} GPU-hours per million effective tokens{price}",
+        f"{_ranged(figures, 'seconds_per_update')} s per update",
+        f"{_ranged(figures, 'effective_tokens_per_second')} effective tokens/s",
+        f"lag {one.mean_lag:.2f} (largest {one.largest_lag}), ESS {one.ess:.3f}",
+        f"trainer waits {one.trainer_waits:.0%} of the time, rollout slots {one.rollouts_wait:.0%}",
+        f"{per_million} GPU-hours per million effective tokens{price}",
     ]
 
 
@@ -201,7 +206,8 @@ def how_to_measure(one: Input) -> str:
 def _changes(one: Effect, plan: Plan) -> list[str]:
     ends = ((one.better_low, one.input.low), (one.better_high, one.input.high))
     return [
-        f"At {one.input.words} {value(one.input, end)} another split is better: {setting(plan.rivals[place])}."
+        f"At {one.input.words} {value(one.input, end)} another split is better: "
+        f"{setting(plan.rivals[place])}."
         for place, end in ends
         if place is not None
     ]
@@ -226,8 +232,8 @@ def cells_said(plan: Plan) -> list[str]:
         better = plan.could_be_better
         less = "none of them can be faster" if not better else f"{better:,} of them might be faster"
         said.append(
-            f"Bounded: what phases need at least is more than {NEAR:g} times the lowest of all, or came after "
-            f"the most that are simulated; by their bounds {less} than the best."
+            f"Bounded: what phases need at least is more than {NEAR:g} times the lowest of all, or came "
+            f"after the most that are simulated; by their bounds {less} than the best."
         )
     return said
 
@@ -236,12 +242,14 @@ def assumptions(plan: Plan) -> list[str]:
     """Say what the figures rest on."""
     asked = plan.question
     engine = (
-        "Engines by the card's data sheet" if asked.measured is None else f"Engine from {asked.measured.source}"
+        "Engines by the card's data sheet"
+        if asked.measured is None
+        else f"Engine from {asked.measured.source}"
     )
     return [
-        f"{engine}; ranges: all inputs at their fast ends, and all at their slow ends. ESS and effective tokens "
-        f"at drift_per_version = {asked.drift_per_version:g}, an assumption. Lengths are those of the law given: "
-        "another law is another plan.",
+        f"{engine}; ranges: all inputs at their fast ends, and all at their slow ends. ESS and effective "
+        f"tokens at drift_per_version = {asked.drift_per_version:g}, an assumption. Lengths are those of the "
+        "law given: another law is another plan.",
     ]
 
 

@@ -80,7 +80,8 @@ def train_tokens_per_second(
     >>> from lagsweep.sweeps.engines.accelerators import load_accelerator
     >>> from lagsweep.sweeps.memory.models import load_model
     >>> shape, card = load_model("Llama-3.1-8B").shape, load_accelerator("H100")
-    >>> train_tokens_per_second(shape, card, 8, LengthLaw.fixed(8192), 0, share_of_peak=0.36, forward_passes=0)
+    >>> law, efficiency = LengthLaw.fixed(8192), {"share_of_peak": 0.36, "forward_passes": 0}
+    >>> train_tokens_per_second(shape, card, 8, law, 0, **efficiency)
     55359.7
     """
     work = flops_per_token(shape, law, prompt_tokens) * (1.0 + FORWARD_SHARE * forward_passes)
@@ -174,7 +175,7 @@ def trainer_memory(
     mine = {
         name: size
         for name, size in phases.items()
-        if name == "training" or name.startswith("publication") and name != "publication, receiving"
+        if name == "training" or (name.startswith("publication") and name != "publication, receiving")
     }
     largest = max(mine, key=lambda name: mine[name])
     parts = {str(name): float(size) for name, size in peak.phase_components[largest].items()}
