@@ -85,7 +85,7 @@ def write_plan_page(path: str | Path, plan: Plan, *, line: str = "") -> Path:
             lambda _: {},
             **common,
             verdict=best_said(plan),
-            splits=_table(splits_table(plan), words=(0, 1, 2)),
+            splits=_table(splits_table(plan), words=(1,)),
             neighbours=_table(neighbours_table(plan), words=(0,)) if plan.neighbours else None,
             effects=_table(effects_table(plan, _MOST_EFFECTS), words=(0,)) if plan.effects else None,
             effects_said=effects_said(plan) if plan.effects else [],

@@ -210,7 +210,7 @@ class Candidates:
         ranks = cell.tensor_parallel
         over = cell.rollout_gpus % ranks
         if over or asked.model.shape.num_heads % ranks:
-            what = f"{cell.rollout_gpus} GPUs" if over else f"{asked.model.shape.num_heads} heads"
+            what = f"{cell.rollout_gpus} rollout GPUs" if over else f"{asked.model.shape.num_heads} heads"
             yield Reason(
                 "divide", f"{what} do not divide into engines of {ranks}", float(over or ranks), "GPUs"
             )
@@ -227,8 +227,7 @@ class Candidates:
             yield self._too_small(asked.measured.engine.kv_cache_tokens, None)
         missing = self.memory(cell).missing_bytes
         if missing:
-            where = "all" if cell.is_colocated else "training"
-            text = f"training lacks {missing / GIB:.1f} GiB on each of {cell.train_gpus} {where} GPUs"
+            text = f"training lacks {missing / GIB:.1f} GiB on each of {_gpus(cell)}"
             yield Reason("trainer_memory", text, missing / GIB, "GiB")
 
     def _against_memory(self, cell: Cell) -> Iterator[Reason]:
@@ -237,8 +236,8 @@ class Candidates:
             text = f"weights and vLLM's own parts leave no cache: {-found.left_bytes / GIB:.1f} GiB missing"
             yield Reason("engine_memory", text, -found.left_bytes / GIB, "GiB")
         elif found.tokens < asked.longest_tokens:
-            each = self._deployment(cell.tensor_parallel).cache_bytes_per_token
-            yield self._too_small(found.tokens, (asked.longest_tokens - found.tokens) * each / GIB)
+            lacks = (asked.longest_tokens - found.tokens) * found.bytes_per_token
+            yield self._too_small(found.tokens, lacks / GIB)
 
     def _too_small(self, held: int, gib: float | None) -> Reason:
         longest = self.question.longest_tokens
@@ -302,6 +301,7 @@ class Candidates:
             max_running=cap,
             utilization=asked.utilization,
             reserved_bytes=resident,
+            context_tokens=self.context,
         )
 
     def _make_rules(self, rules: str) -> dict[str, Any]:
@@ -336,9 +336,8 @@ class Candidates:
         if measured is not None and measured.engine.kv_cache_tokens is not None:
             return measured.engine.kv_cache_tokens
         found = self.cache(cell)
-        doubts = values.get("cache_memory", 0.0)
-        each = self._deployment(cell.tensor_parallel).cache_bytes_per_token
-        return max(0, int((found.left_bytes + doubts * found.doubt_bytes) / each) // 16 * 16)
+        left = found.left_bytes + values.get("cache_memory", 0.0) * found.doubt_bytes
+        return max(0, int(left / found.bytes_per_token) // 16 * 16)
 
     def _engine(self, cell: Cell, values: Mapping[str, float], running: float, held: int) -> Engine:
         measured = self.question.measured
@@ -347,7 +346,7 @@ class Candidates:
             coefficients = {name: values[name] for name in (*names, "prefill_seconds_per_token")}
         else:
             deployment = self._deployment(cell.tensor_parallel)
-            coefficients = step_coefficients(deployment, values, running)
+            coefficients = step_coefficients(deployment, values, running, self.context)
         return engine_from(coefficients, count=cell.engines, kv_cache_tokens=held, max_running=cell.cap)
 
     def _rate(self, cell: Cell, values: Mapping[str, float]) -> float:
@@ -359,6 +358,13 @@ class Candidates:
         from .networks import load_network
 
         return rate * load_network("one-node").bytes_per_second / asked.network.bytes_per_second
+
+
+def _gpus(cell: Cell) -> str:
+    """Name the trainer's GPUs."""
+    if cell.is_colocated:
+        return f"all {cell.train_gpus} GPUs"
+    return f"{cell.train_gpus} training GPU{'s' if cell.train_gpus > 1 else ''}"
 
 
 def _against_caps(config: PipelineConfig) -> Iterator[Reason]:

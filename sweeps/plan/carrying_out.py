@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 MEASURED_UPDATES = 20
 SEEDS = 3
-WINDOW = 5  # updates: the first window is the warm-up
-_WARM_BOUNDS = 4.0  # of the lowest bound: the store's own metrics begin then, within the first window
+_WINDOW = 5  # updates: the first window is the warm-up
+_LONGEST_WINDOW = 100
 _LONGEST_RUN = 40  # times the updates at the lowest bound: only what stalls gets there
 SECONDS, EFFECTIVE, TRAINED, LAG, ESS = _WINDOWED = (
     "window_seconds_per_update",
@@ -39,8 +40,12 @@ SECONDS, EFFECTIVE, TRAINED, LAG, ESS = _WINDOWED = (
 
 @dataclass(frozen=True)
 class Horizon:
-    """How long runs last: so many updates; the store's own metrics leave out a warm-up in seconds."""
+    """How long runs last: windows of so many updates, the first of which is left out.
 
+    The store's own metrics leave out a warm-up in seconds, which ends within that window.
+    """
+
+    window: int
     stop_after_updates: int
     warmup_seconds: float
     duration_seconds: float
@@ -54,18 +59,25 @@ class Horizon:
         }
 
 
-def horizon_of(best_bound_seconds: float, measured_updates: int = MEASURED_UPDATES) -> Horizon:
-    """Choose a horizon by the lowest bound of an update.
+def horizon_of(
+    best_bound_seconds: float, cadences: Iterable[int] = (1,), measured_updates: int = MEASURED_UPDATES
+) -> Horizon:
+    """Choose a horizon by the lowest bound of an update: whole rounds of every cadence are measured.
 
     Examples
     --------
     >>> horizon_of(100.0)
-    Horizon(stop_after_updates=25, warmup_seconds=400.0, duration_seconds=100000.0)
+    Horizon(window=5, stop_after_updates=25, warmup_seconds=400.0, duration_seconds=100000.0)
+    >>> horizon_of(100.0, [16]).stop_after_updates
+    48
     """
-    updates = WINDOW + -(-measured_updates // WINDOW) * WINDOW
+    cycle = math.lcm(*set(cadences))
+    window = _WINDOW if measured_updates % cycle == 0 else min(cycle, _LONGEST_WINDOW)
+    updates = window + -(-measured_updates // window) * window
     return Horizon(
+        window,
         updates,
-        float(f"{_WARM_BOUNDS * best_bound_seconds:.4g}"),
+        float(f"{(window - 1) * best_bound_seconds:.4g}"),
         float(f"{_LONGEST_RUN * updates * best_bound_seconds:.4g}"),
     )
 
@@ -94,7 +106,7 @@ def sweep_of(
     if "sync_cadence" in common:
         common["sync_every_updates"] = common.pop("sync_cadence")
     base = workload_config(**workload, **horizon.fields(), **common)
-    return make_spec(base, [varied], seeds, name=name, windows=WINDOW)
+    return make_spec(base, [varied], seeds, name=name, windows=horizon.window)
 
 
 @dataclass(frozen=True)

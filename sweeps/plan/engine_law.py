@@ -114,7 +114,7 @@ def all_reduce_seconds(deployment: Deployment, rollouts: float) -> tuple[float, 
 
 
 def step_coefficients(
-    deployment: Deployment, values: Mapping[str, float], rollouts: float
+    deployment: Deployment, values: Mapping[str, float], rollouts: float, context: float
 ) -> dict[str, float]:
     """Return an engine's coefficients at some inputs and so many running rollouts.
 
@@ -125,6 +125,8 @@ def step_coefficients(
         The inputs of :func:`.inputs.engine_inputs` by name.
     rollouts : float
         How many run at once: where arithmetic overtakes the weights, and which experts are read.
+    context : float
+        Tokens of a usual rollout's context: what layers with windows keep of it.
 
     Examples
     --------
@@ -132,10 +134,10 @@ def step_coefficients(
     >>> from lagsweep.sweeps.plan.inputs import engine_inputs
     >>> one = deployment_of("Llama-3.1-8B", "H100")
     >>> usual = {each.name: each.value for each in engine_inputs(one.shape)}
-    >>> found = step_coefficients(one, usual, 64)
+    >>> found = step_coefficients(one, usual, 64, 2000)
     >>> round(found["step_seconds"] * 1e3, 2), found["step_seconds_per_rollout"]
     (6.9, 0.0)
-    >>> step_coefficients(one, usual, 512)["step_seconds_per_rollout"] > 0
+    >>> step_coefficients(one, usual, 512, 2000)["step_seconds_per_rollout"] > 0
     True
     """
     bandwidth = deployment.accelerator.memory_bytes_per_second
@@ -147,7 +149,7 @@ def step_coefficients(
     return {
         "step_seconds": deployment.shape.num_layers * values["layer_seconds"] + fixed + reading,
         "step_seconds_per_rollout": beyond / rollouts + each,
-        "step_seconds_per_context_token": deployment.cache_bytes_per_token
+        "step_seconds_per_context_token": deployment.cache_bytes_at(context)
         / (bandwidth * values["cache_efficiency"]),
         "prefill_seconds_per_token": arithmetic / values["prefill_efficiency"],
     }

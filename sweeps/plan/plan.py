@@ -299,7 +299,9 @@ def answer(
         return Plan(question, tuple(ordered(rows)))
     bounds = [bound for row in rows if (bound := row.bound) is not None]
     chosen = [feasible[one] for one in near_best(bounds, most_simulated)]
-    horizon = horizon_of(min(bound.bound_seconds for bound in bounds))
+    horizon = horizon_of(
+        min(bound.bound_seconds for bound in bounds), (rows[place].cell.cadence for place in chosen)
+    )
     spec = sweep_of(
         candidates.workload(), horizon, [rows[place].cell.point for place in chosen], seeds, _name(question)
     )

@@ -56,10 +56,15 @@ def bound_of(config: PipelineConfig) -> Bound:
     >>> in_turn.binding, ahead.binding, in_turn.bound_seconds > ahead.bound_seconds
     ('both in turn', 'training', True)
     """
-    phases = phase_bounds(config)
+    # Taking turns is counted below: here each side is by itself.
+    phases = phase_bounds(config.model_copy(update={"generation_while_training": True}))
     each = config.sync_seconds / config.sync_every_updates
     training = phases.training_seconds + (each if config.publication_blocks_trainer else 0.0)
     work, stops = phases.generation_seconds, each if config.publication != "background" else 0.0
+    turns = not config.generation_while_training
+    if turns and not _in_turn(config):
+        whole = work + phases.training_seconds + each
+        return Bound(work + stops, training, whole)
     if not _in_turn(config):
         generation = work + stops
         return Bound(generation, training, max(generation, training))

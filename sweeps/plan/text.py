@@ -262,7 +262,7 @@ def reasons_said(plan: Plan) -> list[str]:
     lines = []
     for one in reasons_of(plan.rows):
         cell = one["cell"]
-        at = f"{cell['rollout_gpus']} rollout GPUs, engines of {cell['tensor_parallel']}"
+        at = f"{cell['rollout_gpus']} to roll out, engines of {cell['tensor_parallel']}"
         at += f", {rules_words(cell['rules'])}" if one["kind"] in ("lag_limit", "cap", "rules") else ""
         lines.append(f"{KINDS[one['kind']]}: {one['cells']:,}. The least ({at}): {one['least']}.")
     return lines
