@@ -198,7 +198,7 @@ def cache_rows() -> list[dict[str, Any]]:
 
 
 def _older_parts(entry: dict[str, Any], record: ModelRecord) -> float:
-    """Return what an older release took more (or less) than the sum's own parts, which are of 0.18 and later."""
+    """Return what an older release took more (or less) than the sum's parts, which are of 0.18 and later."""
     if entry["release"] not in checks()["older_releases"]:
         return 0.0
     parts = checks()["older_releases"][entry["release"]]
@@ -215,7 +215,7 @@ def _fields(card: Accelerator) -> dict[str, Any]:
 
 
 def expert_rows() -> list[dict[str, Any]]:
-    """Compare the bytes that a step reads of mixtures of experts with the table of expected distinct experts."""
+    """Compare the bytes that a step reads of mixtures of experts with the table of expected values."""
     found = []
     for name, expected in checks()["expert_gigabytes"].items():
         deployment = deployment_of(name, "H100-SXM")

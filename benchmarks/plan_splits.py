@@ -1,7 +1,7 @@
 """Published pairs of settings of one run, planned from model, cards and workload alone: which is faster.
 
-What the sources do not state is varied: the mean of the lengths where it is not given, their spread, the split
-where none is named. A verdict holds where every variant and both ends of every input agree; else it is open.
+What the sources do not state is varied: the mean of the lengths where it is not given, their spread, the
+split where none is named. A verdict holds where every variant and both ends of every input agree.
 """
 
 from __future__ import annotations
@@ -87,13 +87,15 @@ def pairs() -> list[Pair]:
         # A trainer's step takes four mini-batches of 32 prompts, and no old log-probabilities.
         return Setting((WINDOW.format(threshold),), rollout + train, (rollout,), 128, 1, 0)
 
-    def nemo(model: str, gpus: int, mean: float, most: int, prompts: int, seconds: tuple[float, float]) -> Pair:
+    def nemo(
+        model: str, gpus: int, mean: float, most: int, prompts: int, seconds: tuple[float, float]
+    ) -> Pair:
         steps = prompts * 32 // 512
         splits = tuple(gpus * part // 8 for part in range(1, 8))
         return Pair(
             f"{model}, {gpus} H100: 1-off against colocated", NEMO, model, "H100-SXM", 32, most, (mean,),
             Setting(ONE_OFF, gpus, splits, prompts, steps, 1), colocated(gpus, prompts, steps), seconds,
-            (1, 2, 4, 8), "the spread of lengths, the split (the best of seven), publication in flight or not",
+            (1, 2, 4, 8), "the spread of lengths, the split (the best of seven), publications",
         )  # fmt: skip
 
     maths = {
@@ -199,9 +201,7 @@ def tokens_per_second(pair: Pair, side: Setting, rules: str, law: LengthLaw) -> 
     return found
 
 
-def best_points(
-    candidates: Candidates, cells: list[Cell], values: dict[str, float]
-) -> list[dict[str, Any]]:
+def best_points(candidates: Candidates, cells: list[Cell], values: dict[str, float]) -> list[dict[str, Any]]:
     """Return the points with the lowest bounds at some inputs: what a user who knows them would try."""
     points = []
     for cell in cells:

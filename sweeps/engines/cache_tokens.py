@@ -28,7 +28,7 @@ class CacheTokens:
     """The sum's result and the range that its parts leave; 0 where weights do not fit.
 
     ``left_bytes`` is what the sum leaves to the cache on one rank (negative where memory is missing),
-    ``doubt_bytes`` by how much its parts may be off, either way, ``bytes_per_token`` what a token takes there.
+    ``doubt_bytes`` by how much its parts may be off, and ``bytes_per_token`` what a token takes there.
     """
 
     tokens: int
@@ -87,8 +87,7 @@ def cache_tokens(
     elif not each:
         each = deployment.cache_bytes_at(shape.sliding_window or 1)
     low, middle, high = (
-        max(0, int((left + part) / each) // _BLOCK * _BLOCK)
-        for part in (-doubt, 0.0, doubt)
+        max(0, int((left + part) / each) // _BLOCK * _BLOCK) for part in (-doubt, 0.0, doubt)
     )
     return CacheTokens(middle, low, high, left, doubt, each)
 

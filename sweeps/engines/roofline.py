@@ -179,7 +179,7 @@ class Deployment:
         return float(longer - long)
 
     def cache_bytes_at(self, tokens: float) -> float:
-        """Return the bytes for each token of a context of so many on one rank: beyond a window they get fewer.
+        """Return the bytes of a token in a context of so many on one rank: fewer beyond a window.
 
         Examples
         --------

@@ -22,7 +22,7 @@ from .networks import Network, load_network
 COLOCATED = "colocated"
 DEFAULT_SYSTEMS = (COLOCATED, "synchronous", "verl_one_step_off")
 DEFAULT_LAGS = (1, 2, 4)
-DEFAULT_CAPS = (64, 128, 256)
+DEFAULT_CAPS = (64, 128, 256, 512)
 DEFAULT_CADENCES = (1, 2)
 _LIMIT = "skyrl:max_staleness_steps={}"  # a lag limit and nothing else
 _EXAMPLES = ("aime-rl-1000", "aime-rl-100", "mooncake-conversation")
