@@ -170,7 +170,7 @@ def question_of(pair: Pair, side: Setting, rules: str, law: LengthLaw) -> Questi
 def corners_of(question: Question) -> dict[str, dict[str, float]]:
     """Return the inputs at their defaults, and engines, trainer and network each at either end."""
     ends = at_ends(question.inputs)
-    trainer = ("model_flops_utilization", "update_overhead_seconds")
+    trainer = ("model_flops_utilization", "update_overhead_seconds", "turn_seconds")
     found = {"default": question.values()}
     for engine, training, network in product((0, 1), repeat=3):
         found[f"{engine}{training}{network}"] = {

@@ -20,6 +20,7 @@ from ..engines.roofline import Deployment
 from ..presets.registry import preset_settings
 from ..presets.systems import read_system, workload_config
 from .engine_law import engine_from, mean_context, running_at_once, step_coefficients
+from .networks import load_network
 from .question import COLOCATED, Question
 from .trainer_law import TrainerMemory, publication_seconds, train_tokens_per_second, trainer_memory
 
@@ -158,7 +159,7 @@ class Candidates:
                 share_of_peak=values["model_flops_utilization"],
                 forward_passes=asked.forward_passes + asked.reference_model,
             ),
-            "sync_seconds": publication_seconds(shape, self._rate(cell, values)),
+            "sync_seconds": self._publication(cell, values),
         }
 
     def config(self, point: Mapping[str, Any], **more: Any) -> PipelineConfig:
@@ -349,15 +350,15 @@ class Candidates:
             coefficients = step_coefficients(deployment, values, running, self.context)
         return engine_from(coefficients, count=cell.engines, kv_cache_tokens=held, max_running=cell.cap)
 
-    def _rate(self, cell: Cell, values: Mapping[str, float]) -> float:
-        """Return the bytes per second of a publication; colocated weights stay in their node."""
-        asked = self.question
-        rate = values["publication_rate"]
-        if not cell.is_colocated or asked.network.name != "across-nodes":
-            return rate
-        from .networks import load_network
-
-        return rate * load_network("one-node").bytes_per_second / asked.network.bytes_per_second
+    def _publication(self, cell: Cell, values: Mapping[str, float]) -> float:
+        """Return the seconds of a publication; colocated weights stay in their node, and phases switch."""
+        asked, rate = self.question, values["publication_rate"]
+        if not cell.is_colocated:
+            return publication_seconds(asked.model.shape, rate)
+        if asked.network.name == "across-nodes":
+            rate *= load_network("one-node").bytes_per_second / asked.network.bytes_per_second
+        seconds = publication_seconds(asked.model.shape, rate) + values["turn_seconds"]
+        return float(f"{seconds:.6g}")
 
 
 def _gpus(cell: Cell) -> str:

@@ -147,6 +147,23 @@ def trainer_inputs(shape: ModelShape, card: Accelerator, network: Network) -> li
     ]  # fmt: skip
 
 
+def colocated_inputs() -> list[Input]:
+    """Return what nobody's data sheet says of GPUs that take turns.
+
+    Examples
+    --------
+    >>> [(one.name, one.value) for one in colocated_inputs()]
+    [('turn_seconds', 11.0)]
+    """
+    return [
+        Input(
+            name="turn_seconds", words="switch between phases, colocated", value=11.0, low=4.0, high=55.0,
+            faster=LOW, unit="s",
+            source="left of a step beside its phases: 11, 11, 54 and 55 s (verl's tables of colocated runs)",
+        )
+    ]  # fmt: skip
+
+
 def given_inputs(usual: list[Input], given: Any) -> list[Input]:
     """Put what a user has measured in the place of defaults.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..checks import WholeNumber, checked
+from ..checks import WholeNumber, checked, path_of
 from ..config.engine import Engine
 from ..spec.engine_files import FITTED, engine_table
 from ..user_files import decoded, parse_toml, read_bytes
@@ -50,6 +50,7 @@ def load_measured(path: str | Path) -> MeasuredEngine:
     ConfigError
         For a file that cannot be read, or fields that are no engine's.
     """
+    path = path_of("measured", path)
     engine = Engine(**engine_table(path))
     text = decoded(read_bytes(path, "measured"), "measured", str(path))
     about = parse_toml(text, "measured", str(path)).get(FITTED, {})

@@ -15,7 +15,7 @@ from ..laws.lengths import LengthLaw
 from ..laws.shipped import shipped_index
 from ..memory.models import ModelRecord, load_model
 from ..presets.systems import SystemLabel, checked_label
-from .inputs import Input, engine_inputs, given_inputs, trainer_inputs
+from .inputs import Input, colocated_inputs, engine_inputs, given_inputs, trainer_inputs
 from .measured import MeasuredEngine, load_measured, measured_inputs
 from .networks import Network, load_network
 
@@ -28,6 +28,7 @@ _LIMIT = "skyrl:max_staleness_steps={}"  # a lag limit and nothing else
 _EXAMPLES = ("aime-rl-1000", "aime-rl-100", "mooncake-conversation")
 _EIGHTHS = 8
 _MOST = 2**20
+_MOST_ROLLOUTS = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +111,17 @@ def ask(
     card = accelerator if isinstance(accelerator, Accelerator) else load_accelerator(accelerator)
     count = _whole("gpus", gpus, low=2)
     node = _whole("gpus_per_node", gpus_per_node)
-    way = network if isinstance(network, Network) else load_network(network or _usual_network(count, node))
+    usual_way = _usual_network(count, node) if network is None else network
+    way = usual_way if isinstance(usual_way, Network) else load_network(usual_way)
     answers = _whole("max_tokens", max_tokens)
     engine = None if measured is None else load_measured(measured)
+    _check_batch(prompts, group_size)
     ranks = _ranks(record, tensor_parallel, node, engine)
+    rules = _systems(systems, max_lags)
     usual = [
         *(engine_inputs(record.shape) if engine is None else measured_inputs(engine)),
         *trainer_inputs(record.shape, card, way),
+        *(colocated_inputs() if COLOCATED in rules else []),
     ]
     return Question(
         model=record,
@@ -131,7 +136,7 @@ def ask(
         max_tokens=answers,
         rollout_gpus=_splits(rollout_gpus, count),
         tensor_parallel=ranks,
-        systems=_systems(systems, max_lags),
+        systems=rules,
         caps=_numbers("caps", caps, DEFAULT_CAPS),
         cadences=_numbers("cadences", cadences, DEFAULT_CADENCES),
         forward_passes=checked(WholeNumber, "forward_passes", forward_passes, low=0, high=4),
@@ -193,6 +198,13 @@ def cut_law(law: LengthLaw, max_tokens: int) -> LengthLaw:
     table = law.cdf[: max_tokens - law.minimum + 1].copy()
     table[-1] = 1.0
     return LengthLaw.from_table(law.minimum, table.tolist(), cut_at_maximum=True)
+
+
+def _check_batch(prompts: Any, group_size: Any) -> None:
+    rollouts = _whole("prompts", prompts) * _whole("group_size", group_size)
+    if rollouts > _MOST_ROLLOUTS:
+        rule = f"times group_size must be at most {_MOST_ROLLOUTS:,} answers an update"
+        raise ConfigError("prompts", rule, prompts, "Plan a part of it on a part of the GPUs.")
 
 
 def _usual_network(gpus: int, node: int) -> str:

@@ -52,7 +52,10 @@ from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
 from .sweeps.pages.engine import write_engine_page as write_engine_page
+from .sweeps.pages.plan import write_plan_page as write_plan_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
+from .sweeps.plan.networks import Network as Network, load_network as load_network
+from .sweeps.plan.plan import Plan as Plan, plan as plan
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
     all_presets as all_presets,

@@ -30,6 +30,12 @@ CALLS: dict[str, list[str]] = {
     "verify": ["{store}", "--sample", "2"],
     "report": ["{store}", "--no-images", "-o", "{folder}/page.html"],
     "recommend": ["{store}"],
+    "plan": [
+        *("--model", "Qwen3-0.6B", "--accelerator", "H100", "--gpus", "8", "--prompts", "2"),
+        *("--group-size", "2", "--law", "fixed:50", "--prompt-tokens", "10", "--max-tokens", "100"),
+        *("--rollout-gpus", "4", "--tensor-parallel", "2", "--systems", "synchronous", "--caps", "8"),
+        *("--seeds", "1", "-q", "--store", "{folder}/planned", "--page", "{folder}/plan.html"),
+    ],
     "compare": ["areal", "tinker", "--seeds", "1", "--report", "{folder}/compared.html", "-q", *SMALL],
     "trace": ["{store}", "--cell", "max_lag=1", "-o", "{folder}/trace.json"],
     "engine": ["--help"],

@@ -253,7 +253,7 @@ def test_every_command_ends_without_a_traceback_on_an_odd_file(content, suffix, 
 
 def _file_parameters():
     """Find every parameter that names what is read, be it a path or a text that may be one."""
-    made = {("run", "store"), ("compare", "store")}
+    made = {("run", "store"), ("compare", "store"), ("plan", "store")}
     for name, command in commands().items():
         for parameter in command.params:
             text = isinstance(parameter.type, click.Path) or parameter.type is click.STRING
