@@ -166,9 +166,9 @@ def cache_rows() -> list[dict[str, Any]]:
         record = model_of(entry, entry["model"])
         card = load_accelerator("H100") if "visible_gib" in entry else load_accelerator(entry["card"])
         if "visible_gib" in entry:
-            card = Accelerator(
-                **{**_fields(card), "name": entry["card"], "memory_bytes": entry["visible_gib"] * GIB}
-            )
+            own = {"name": entry["card"], "memory_bytes": entry["visible_gib"] * GIB}
+            own |= {} if entry.get("nvlink", True) else {"link": "PCIe 4 x16"}
+            card = Accelerator(**{**_fields(card), **own})
         deployment = Deployment(
             model=record,
             accelerator=card,
