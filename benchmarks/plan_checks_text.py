@@ -262,7 +262,7 @@ def _splits(rows: list[dict[str, Any]]) -> list[str]:
             "NeMo RL: each side takes the best of its splits, engines and caps at each corner.",
         ),
         *_said(
-            "The switch between the phases of colocated GPUs (11 s, 4 to 55) is what verl's own colocated steps",
-            "have left beside their phases; for the other sources it is a prediction too.",
+            "The switch between the phases of colocated GPUs (11 s, 4 to 55) is what verl's own colocated",
+            "steps have left beside their phases; for the other sources it is a prediction too.",
         ),
     ]

@@ -62,7 +62,7 @@ _FEW = click.IntRange(min=1)
 )  # fmt: skip
 @click.option("--measured", type=click.Path(path_type=Path), metavar="FILE", help="A measured engine.")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of each cell.")
-@click.option("--most-simulated", type=_FEW, default=150, show_default=True, help="Cells to simulate.")
+@click.option("--most-simulated", type=_FEW, default=120, show_default=True, help="Cells to simulate.")
 @click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
 )

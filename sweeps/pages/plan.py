@@ -15,6 +15,7 @@ from ..files import write_atomically
 from ..plan.plan import Plan
 from ..plan.rows import SIMULATED, PlanRow, frame_of
 from ..plan.text import (
+    SPLITS_TITLE,
     assumptions,
     best_said,
     cells_said,
@@ -75,7 +76,8 @@ def write_plan_page(path: str | Path, plan: Plan, *, line: str = "") -> Path:
     if plan.best is None:
         content = page(
             "plan.html", "No plan · lagsweep", **common, figures={}, verdict=nothing_said(plan),
-            splits=None, neighbours=None, effects=None, effects_said=[], cells=None, counted=[], notes=[],
+            splits=None, splits_title="", neighbours=None, effects=None, effects_said=[], cells=None,
+            counted=[], notes=[],
         )  # fmt: skip
     else:
         content = linked_page(
@@ -86,6 +88,7 @@ def write_plan_page(path: str | Path, plan: Plan, *, line: str = "") -> Path:
             **common,
             verdict=best_said(plan),
             splits=_table(splits_table(plan), words=(1,)),
+            splits_title=SPLITS_TITLE,
             neighbours=_table(neighbours_table(plan), words=(0,)) if plan.neighbours else None,
             effects=_table(effects_table(plan, _MOST_EFFECTS), words=(0,)) if plan.effects else None,
             effects_said=effects_said(plan) if plan.effects else [],

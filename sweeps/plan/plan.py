@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import polars
     import xarray
 
-MOST_SIMULATED = 150
+MOST_SIMULATED = 120
 _MOST_RIVALS = 2
 
 

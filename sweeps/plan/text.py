@@ -10,7 +10,6 @@ from ..engines.text import digits
 from ..results.numbers import missing
 from ..results.text import grid, terminal_width, wrapped
 from .inputs import Input
-from .ranges import Effect
 from .rows import BOUNDED, INFEASIBLE, REDUNDANT, SIMULATED, STALLED, PlanRow, reasons_of
 from .screening import NEAR
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from .question import Question
 
 MOST_EFFECTS = 6
+SPLITS_TITLE = "The best of each split (*: the best of all; ≥: only bounded)"
+_MOST_ENDS = 3
 _LIMIT = "skyrl:max_staleness_steps="
 KINDS = {
     "engine_memory": "engines out of memory",
@@ -41,7 +42,7 @@ def plan_text(plan: Plan) -> str:
         return "\n".join([*parts, *_reasons(plan)])
     first, *lines = best_said(plan)
     parts += [wrapped(first, width=width), *(wrapped(said, "    ", "  ", width=width) for said in lines)]
-    parts += ["", "The best of each split", grid(*splits_table(plan), left=[1, 2], width=width)]
+    parts += ["", SPLITS_TITLE, grid(*splits_table(plan), left=[0, 1], width=width)]
     if plan.neighbours:
         parts += ["", "One setting changed", grid(*neighbours_table(plan), left=[0], width=width)]
     if plan.effects:
@@ -77,17 +78,20 @@ def best_said(plan: Plan) -> list[str]:
     assert best.result is not None
     one, figures = best.result, best.figures(asked.gpus, asked.price)
     per_million = _ranged(figures, "gpu_hours_per_million")
-    price = (
-        "" if asked.price is None else f", {_ranged(figures, 'cost_per_million')} at {asked.price:g} an hour"
-    )
-    return [
+    at = "" if asked.price is None else f" at {asked.price:g} an hour"
+    cost = f", {_ranged(figures, 'cost_per_million')}{at}" if at else ""
+    said = [
         f"Best: {setting(best)}.",
         f"{_ranged(figures, 'seconds_per_update')} s per update",
         f"{_ranged(figures, 'effective_tokens_per_second')} effective tokens/s",
         f"lag {one.mean_lag:.2f} (largest {one.largest_lag}), ESS {one.ess:.3f}",
         f"trainer waits {one.trainer_waits:.0%} of the time, rollout slots {one.rollouts_wait:.0%}",
-        f"{per_million} GPU-hours per million effective tokens{price}",
+        f"{per_million} GPU-hours per million effective tokens{cost}",
     ]
+    if plan.rivals:
+        less = 1 - plan.rivals[0].speed / best.speed
+        said.append(f"next best split, {less:.1%} less effective tokens/s: {setting(plan.rivals[0])}")
+    return said
 
 
 def setting(row: PlanRow) -> str:
@@ -117,26 +121,25 @@ def rules_words(rules: str) -> str:
 
 
 def splits_table(plan: Plan) -> tuple[list[str], list[list[str]]]:
-    """Return the table of splits: header and rows."""
-    header = ["GPUs", "rules", "how", "s/update", "range", "lag", "trainer waits", "slots wait", "tp", "cap",
-              "every", "effective/s", "GPU-h per M"]  # fmt: skip
-    header += ["cost per M"] if plan.question.price is not None else []
-    return header, [_split_line(row, plan) for row in plan.splits]
+    """Return the table of splits, the best marked: header and rows."""
+    header = ["GPUs", "rules", "s/update", "range", "effective/s", "lag", "trainer waits", "slots wait"]
+    header += ["GPU-h per M"] + (["cost per M"] if plan.question.price is not None else [])
+    return [*header, "tp", "cap", "every"], [_split_line(row, plan) for row in plan.splits]
 
 
 def _split_line(row: PlanRow, plan: Plan) -> list[str]:
     cell, asked = row.cell, plan.question
     figures = row.figures(asked.gpus, asked.price)
     gpus = "all" if cell.is_colocated else f"{cell.rollout_gpus}+{cell.train_gpus}"
-    how = "best" if row is plan.best else "simulated" if row.status == SIMULATED else row.status
-    line = [gpus, rules_words(cell.rules), how, *_seconds(row, figures)]
+    line = [f"{gpus}*" if row is plan.best else gpus, rules_words(cell.rules), *_seconds(row, figures)]
+    line.append(_whole(figures["effective_tokens_per_second"]))
     result = row.result if row.status == SIMULATED else None
     line += ["-"] * 3 if result is None else [
         f"{result.mean_lag:.2f}", f"{result.trainer_waits:.0%}", f"{result.rollouts_wait:.0%}"
     ]  # fmt: skip
-    line += [str(cell.tensor_parallel), str(cell.cap), str(cell.cadence)]
-    line += [_whole(figures["effective_tokens_per_second"]), _short(figures["gpu_hours_per_million"])]
-    return line + ([_short(figures["cost_per_million"])] if asked.price is not None else [])
+    line.append(_short(figures["gpu_hours_per_million"]))
+    line += [_short(figures["cost_per_million"])] if asked.price is not None else []
+    return [*line, str(cell.tensor_parallel), str(cell.cap), str(cell.cadence)]
 
 
 def neighbours_table(plan: Plan) -> tuple[list[str], list[list[str]]]:
@@ -191,7 +194,7 @@ def effects_said(plan: Plan) -> list[str]:
         f"{_whole(min(first.low_seconds, first.high_seconds))} to "
         f"{_whole(max(first.low_seconds, first.high_seconds))} s per update. {how_to_measure(first.input)}"
     ]
-    return said + [text for one in plan.effects for text in _changes(one, plan)]
+    return said + _changes(plan)
 
 
 def how_to_measure(one: Input) -> str:
@@ -203,14 +206,21 @@ def how_to_measure(one: Input) -> str:
     return "Fit an engine to a request log (lagsweep engine fit), and give --measured engine.toml."
 
 
-def _changes(one: Effect, plan: Plan) -> list[str]:
-    ends = ((one.better_low, one.input.low), (one.better_high, one.input.high))
-    return [
-        f"At {one.input.words} {value(one.input, end)} another split is better: "
-        f"{setting(plan.rivals[place])}."
-        for place, end in ends
+def _changes(plan: Plan) -> list[str]:
+    """Say at which ends of inputs another split is better."""
+    ends = [
+        (place, f"{one.input.words} {value(one.input, end)}")
+        for one in plan.effects
+        for place, end in ((one.better_low, one.input.low), (one.better_high, one.input.high))
         if place is not None
     ]
+    said = []
+    for place, rival in enumerate(plan.rivals):
+        own = [words for which, words in ends if which == place]
+        if own:
+            more = f" and {len(own) - _MOST_ENDS} more" if len(own) > _MOST_ENDS else ""
+            said.append(f"Another split is better at {', '.join(own[:_MOST_ENDS])}{more}: {setting(rival)}.")
+    return said
 
 
 def cells_said(plan: Plan) -> list[str]:
