@@ -18,6 +18,7 @@ from .inputs import Input
 from .screening import bound_of
 
 SIMULATED, BY_BOUNDS = "simulated", "bounds"
+_CLEARLY = 1.01  # with one seed, less is no difference
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Effect:
     low_seconds, high_seconds : float
         Seconds per update at its low and high end; infinite where the cell cannot be there.
     better_low, better_high : int or None
-        The place, among the rivals, of a cell that has more effective tokens per second at that end.
+        The place, among the rivals, of a cell that has over 1 % more effective tokens per second there.
     """
 
     input: Input
@@ -172,5 +173,5 @@ def _effect(one: Input, place: int, found: Mapping[tuple[int, int, int], Simulat
         seconds.append(own.seconds_per_update if own is not None and alive else math.inf)
         speeds = [0.0 if row is None or row.stalled else row.effective_tokens_per_second for row in rows]
         first = max(range(cells), key=lambda which: speeds[which])
-        better.append(first - 1 if first and speeds[first] > speeds[0] else None)
+        better.append(first - 1 if first and speeds[first] > _CLEARLY * speeds[0] else None)
     return Effect(one, seconds[0], seconds[1], better[0], better[1])

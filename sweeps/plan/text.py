@@ -199,8 +199,10 @@ def effects_said(plan: Plan) -> list[str]:
 
 def how_to_measure(one: Input) -> str:
     """Say how to measure an input."""
-    if one.name == "model_flops_utilization" or one.name == "update_overhead_seconds":
+    if one.name in ("model_flops_utilization", "update_overhead_seconds"):
         return f"Time updates of two sizes on your trainer, and give --input {one.name}=VALUE."
+    if one.name == "turn_seconds":
+        return "Time what a step has left beside its phases, and give --input turn_seconds=VALUE."
     if one.name == "publication_rate":
         return "Time a publication, and give --input publication_rate=BYTES_PER_SECOND."
     return "Fit an engine to a request log (lagsweep engine fit), and give --measured engine.toml."
@@ -219,7 +221,7 @@ def _changes(plan: Plan) -> list[str]:
         own = [words for which, words in ends if which == place]
         if own:
             more = f" and {len(own) - _MOST_ENDS} more" if len(own) > _MOST_ENDS else ""
-            said.append(f"Another split is better at {', '.join(own[:_MOST_ENDS])}{more}: {setting(rival)}.")
+            said.append(f"Another split is better at {'; '.join(own[:_MOST_ENDS])}{more}: {setting(rival)}.")
     return said
 
 
