@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked, path_of
@@ -19,9 +19,10 @@ from ..engines.accelerators import Accelerator
 from ..execute.options import Executor, Observer
 from ..json_text import plain_data
 from ..laws.lengths import LengthLaw
+from ..spec.make import make_spec
 from ..spec.spec import SweepSpec
 from ..store.store import store_folder
-from ..sweep.run import run_sweep
+from ..sweep.run import run_spec
 from .candidates import Candidates
 from .carrying_out import SEEDS, Runner, horizon_of, sweep_of
 from .networks import Network
@@ -43,6 +44,8 @@ from .screening import bound_of, near_best
 if TYPE_CHECKING:
     import polars
     import xarray
+
+    from ..execute.options import RunOptions
 
 MOST_SIMULATED = 120
 _MOST_RIVALS = 2
@@ -120,16 +123,16 @@ class Plan:
         )
 
     def sweep(
-        self, axes: Mapping[str, Any], seeds: int | Iterable[int] = SEEDS, **options: Any
+        self, axes: Mapping[str, Any], seeds: int | Iterable[int] = SEEDS, **options: Unpack[RunOptions]
     ) -> xarray.Dataset:
-        """Sweep around the best cell; further options are those of :func:`lagsweep.run_sweep`.
+        """Sweep around the best cell; further options are those of :func:`lagsweep.run_spec`.
 
         Raises
         ------
         ConfigError
             As :func:`lagsweep.run_sweep`; where no cell is feasible.
         """
-        return run_sweep(self.config, axes, seeds, **options)
+        return run_spec(make_spec(self.config, axes, seeds), **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data for JSON (None for NaN and for what has no end)."""
