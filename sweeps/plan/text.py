@@ -232,10 +232,13 @@ def cells_said(plan: Plan) -> list[str]:
         for status in (SIMULATED, STALLED, BOUNDED, REDUNDANT, INFEASIBLE)
     }
     feasible = counts[SIMULATED] + counts[STALLED] + counts[BOUNDED]
-    seeds = 0 if plan.spec is None else len(plan.spec.seeds)
+    seeds, first, last = 0, 0, 0
+    if plan.spec is not None:
+        seeds = len(plan.spec.seeds)
+        first, last = plan.spec.windows or 0, plan.spec.base.stop_after_updates or 0
     said = [
         f"{len(plan.rows):,} settings: {feasible:,} feasible, of which {counts[SIMULATED]:,} simulated "
-        f"({seeds} seeds, 20 updates after 5) and {counts[BOUNDED]:,} only bounded; "
+        f"({seeds} seeds, {last - first} updates after {first}) and {counts[BOUNDED]:,} only bounded; "
         f"{counts[INFEASIBLE]:,} infeasible, {counts[REDUNDANT]:,} the same as one with a smaller cap."
     ]
     if counts[STALLED]:
@@ -258,7 +261,15 @@ def assumptions(plan: Plan) -> list[str]:
         if asked.measured is None
         else f"Engine from {asked.measured.source}"
     )
+    positions = asked.model.shape.max_positions
+    longer = positions is not None and asked.longest_tokens > positions
+    said = (
+        [f"The longest rollout is beyond the {positions:,} positions of the model's config."]
+        if longer
+        else []
+    )
     return [
+        *said,
         f"{engine}; ranges: all inputs at their fast ends, and all at their slow ends. ESS and effective "
         f"tokens at drift_per_version = {asked.drift_per_version:g}, an assumption. Lengths are those of the "
         "law given: another law is another plan.",

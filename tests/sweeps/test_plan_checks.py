@@ -83,7 +83,7 @@ def test_at_55_microseconds_a_layer_the_law_gives_what_was_computed_elsewhere(pr
         deployment = checks.deployment_of(record, "H100-SXM", tensor_parallel=entry["tensor_parallel"])
         values = checks.three_ends(record)["default"] | {"layer_seconds": 55e-6}
         step = checks.step_coefficients(deployment, values, 60, 500)["step_seconds"]
-        assert 1e3 * step == pytest.approx(expected[name], abs=0.006)
+        assert 1e3 * step == pytest.approx(expected[name], abs=0.01)
 
 
 def test_stages_outside_the_range_are_those_beyond_the_measured_all_reduces(programs, found):
@@ -109,7 +109,9 @@ def test_experts_read_are_the_expected_distinct_ones(found):
 
 def test_the_stored_splits_are_complete_and_say_what_they_hold(programs):
     text = STORED.split("\n## Published splits of GPUs")[1]
-    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ") and "---" not in line][
+        1:
+    ]
     names = [pair.name for pair in programs[2].pairs()]
     planned = [float(row[5].split(" ")[0]) for row in rows]
     measured = [float(row[6].rstrip(" |")) for row in rows]
