@@ -26,6 +26,7 @@ from .trainer_law import TrainerMemory, publication_seconds, train_tokens_per_se
 
 # GPUs that take turns: what colocated means for the rules of a synchronous loop.
 _COLOCATED_RULES = "synchronous:generation_while_training=false"
+_NEARLY = 0.8  # of what the cache holds: a cap beyond only preempts
 
 
 @dataclass(frozen=True)
@@ -266,8 +267,8 @@ class Candidates:
         smaller = [cap for cap in asked.caps if cap < cell.cap]
         if smaller:
             most = self.running(cell, asked.values())
-            if most <= max(smaller):
-                text = f"cap {cell.cap} changes nothing: {most:,.0f} run at once, as with {max(smaller)}"
+            if _NEARLY * most <= max(smaller):
+                text = f"cap {cell.cap} changes little: {most:,.0f} run at once, {max(smaller)} nearly all"
                 yield Reason("same", text, cell.cap - most, "rollouts")
 
     # The parts, each made once.

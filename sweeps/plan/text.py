@@ -239,7 +239,7 @@ def cells_said(plan: Plan) -> list[str]:
     said = [
         f"{len(plan.rows):,} settings: {feasible:,} feasible, of which {counts[SIMULATED]:,} simulated "
         f"({seeds} seeds, {last - first} updates after {first}) and {counts[BOUNDED]:,} only bounded; "
-        f"{counts[INFEASIBLE]:,} infeasible, {counts[REDUNDANT]:,} the same as one with a smaller cap."
+        f"{counts[INFEASIBLE]:,} infeasible, {counts[REDUNDANT]:,} much the same as one with a smaller cap."
     ]
     if counts[STALLED]:
         said.append(f"{counts[STALLED]:,} stalled when simulated.")

@@ -313,7 +313,8 @@ DOORS = {
     "records.files", "laws.files",  # one format more, through the door
     "checkpoint.files", "checkpoint.manifest",  # the manifest's own strict reader
     "files", "frame_files", "json_text",
-    "memory.models", "laws.shipped", "pages.page", "engines.accelerators",  # data that the package ships
+    "memory.models", "laws.shipped", "pages.page",  # data that the package ships
+    "engines.accelerators", "plan.networks",  # the same
     "pages.sections", "spec.carried",  # what a store holds
 }  # fmt: skip
 READS = {"loads", "load", "read_text", "read_csv", "read_parquet", "scan_parquet", "read_json", "read_ndjson"}
