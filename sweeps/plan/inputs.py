@@ -98,7 +98,7 @@ def engine_inputs(shape: ModelShape) -> list[Input]:
         ),
         Input(
             name="cache_memory", words="memory beside the cache", value=0.0, low=-1.0, high=1.0,
-            unit="doubts", source="vLLM's own sum in 13 logs: 0.4 GiB either way, 1 GiB with several ranks",
+            unit="× doubt", source="vLLM's own sum in 13 logs: 0.4 GiB either way, 1 GiB with several ranks",
         ),
     ]  # fmt: skip
     if shape.experts is not None:
