@@ -17,8 +17,9 @@ from ..results.frontier import THROUGHPUT
 from ..results.numbers import number, signed_percent
 from ..results.words import describe_settings
 from ..runs.status import FAILED, NOT_RUN
-from ..spec.axes import PRESET_PREFIX, checked_value
+from ..spec.axes import checked_value
 from ..spec.carried import spec_of
+from ..spec.cells import checked_config
 from .compare import PRACTICALLY_EQUAL, Comparison
 from .parts import Alternative, BoundReport, Doubt
 
@@ -252,7 +253,7 @@ def _next_value(
         checked_value(field, candidate, axis)
         settings = {AXIS_FIELDS.get(n, n): table.axes[n][row].item() for n in table.setting_axes}
         plain = {n: v for n, v in settings.items() if not isinstance(v, str)} | {field: candidate}
-        config = spec.base.replace(**{n.removeprefix(PRESET_PREFIX): v for n, v in plain.items()})
+        config = checked_config(spec.base, plain)
     except ConfigError:
         return None
     # A cap below a batch stalls sooner or later.
