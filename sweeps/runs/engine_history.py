@@ -6,7 +6,7 @@ is run once more and stopped at each change of an engine, which changes nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -142,6 +142,48 @@ def engine_history(result: PipelineResult) -> EngineHistory:
     return EngineHistory(
         at, engine, running, waiting, kv_tokens, watch.preempted, watch.prefills, watch.standing, end
     )
+
+
+def levels_at_moments(begin: Callable[..., GeneralRun], moments: int) -> dict[str, np.ndarray]:
+    """Read what all engines of a run hold together at evenly spaced moments, its end among them.
+
+    Parameters
+    ----------
+    begin : callable
+        Begins the run, given what to record; it is run twice, first to know when it ends.
+    moments : int
+
+    Returns
+    -------
+    dict
+        ``seconds`` and, after the events of that moment, ``running``, ``waiting``, ``kv_tokens`` and the
+        ``preemptions`` so far; each of shape (moments,).
+
+    Examples
+    --------
+    >>> from lagsweep.sweeps.config.config import PipelineConfig
+    >>> from lagsweep.sweeps.config.engine import Engine
+    >>> config = PipelineConfig(engine=Engine(step_seconds=0.02), rollout_workers=4, duration_seconds=30)
+    >>> levels_at_moments(partial(GeneralRun, config), 3)["running"].tolist()
+    [4, 4, 4]
+    """
+    run = begin()
+    run.advance()
+    end = int(run.state.now if run.state.ended else run.parameters[0].horizon)
+    run = begin()
+    run.parameters["warmup"] = 0  # preemptions of the warm-up count too
+    ticks = (np.arange(1, moments + 1) * (end / moments)).astype(np.int64)
+    ticks[-1] = end
+    levels = np.zeros((moments, len(LEVELS)), np.int64)
+    preemptions = np.zeros(moments, np.int64)
+    each = np.zeros((len(run.held.engines), len(LEVELS)), np.int64)
+    for place, tick in enumerate(ticks.tolist()):
+        while not run.step(tick):
+            pass
+        engine_levels_kernel(run.held.coefficients, run.held.engines, np.int64(tick), each)
+        levels[place] = each.sum(axis=0)
+        preemptions[place] = run.held.engines["preemptions"].sum()
+    return {"seconds": ticks / 1e6, **dict(zip(LEVELS, levels.T)), "preemptions": preemptions}
 
 
 def _stops(run: GeneralRun, events: np.ndarray, end: int) -> Iterator[int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import json
 import pickle
+from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from oracle.level23_engines import TICK, EngineRun
@@ -14,7 +16,8 @@ from strategies.engine_configs import engine_settings, to_config, to_twin
 
 from lagsweep import Engine, LengthLaw, PipelineConfig, simulate_custom, simulate_pipeline, write_trace
 from lagsweep.errors import ConfigError
-from lagsweep.sweeps.runs.engine_history import engine_history
+from lagsweep.sweeps.runs.engine_history import engine_history, levels_at_moments
+from lagsweep.sweeps.runs.general import GeneralRun
 from lagsweep.sweeps.trace.engine_tracks import FIRST_ENGINE, PREEMPTIONS, WORK
 from lagsweep.sweeps.trace.events import trace_events
 from lagsweep.sweeps.trace.tracks import tracks_of
@@ -124,6 +127,30 @@ def check_levels(events, place, engine, steps, end):
     for tick, value in waiting.items():
         if tick < end:  # what the end cuts off is not the twin's to tell
             assert value == sum(since <= tick * TICK < to for since, to in waits)
+
+
+@settings(max_examples=60, phases=(Phase.generate, Phase.reuse))
+@given(engine_settings())
+def test_levels_at_moments_are_the_twin_s(drawn):
+    twin = EngineRun(to_twin(drawn))
+    twin.run()
+    levels = levels_at_moments(partial(GeneralRun, to_config(drawn)), 7)
+    ticks = np.round(levels["seconds"] * 1e6).astype(int).tolist()
+
+    assert ticks[-1] == engine_history(simulate_pipeline(to_config(drawn))).end
+    for place, tick in enumerate(ticks[:-1]):  # the twin does not do what stands still at the end
+        clock = tick * TICK
+        steps = [s for e in twin.engines for s in [*e.steps, *([e.step] if e.step else [])]]
+        held = [s for s in steps if s["end"] - s["length"] <= clock < s["end"]]
+        standing = len(twin.engines) - len(held)
+        assert levels["preemptions"][place] == sum(c <= clock for e in twin.engines for c in e.preemptions)
+        assert levels["running"][place] >= sum(s["running"] for s in held)
+        if not standing:
+            assert levels["running"][place] == sum(s["running"] for s in held)
+            assert levels["kv_tokens"][place] == sum(s["context"] for s in held)
+        waits = [row for e in twin.engines for row in e.waits]
+        waits += [(request.waits_since, 2**62) for e in twin.engines for request in e.queue]
+        assert levels["waiting"][place] == sum(since <= clock < to for since, to in waits)
 
 
 def test_a_crowded_engine_has_every_part(tmp_path):
