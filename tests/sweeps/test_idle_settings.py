@@ -178,3 +178,17 @@ def test_a_preset_says_the_same(tmp_path):
     assert exclusion_reasons(spec_of(ds)) == [
         "1 cell: engine.kv_cache_tokens is 1,048 tokens short of one rollout (prompt and longest response)"
     ]
+
+
+def test_a_store_with_such_axes_is_verified_and_grows(tmp_path):
+    base = ls.PipelineConfig(publication="abort", resume_seconds=0.5, decode_tokens_per_second=40, **SHORT)
+    engine = ls.Engine(step_seconds=0.02, kv_cache_tokens=4000)
+    axes = {"engine": [None, engine], "publication": ["abort", "pause"]}
+    ls.run_sweep(base, axes, 2, store=tmp_path / "st")
+    assert ls.verify_store(tmp_path / "st").sound
+    ds = ls.run_sweep(base, axes | {"publication": ["abort", "pause", "drain"]}, 3, store=tmp_path / "st")
+
+    assert (ds["status"].values == 1).all()
+    assert ls.verify_store(tmp_path / "st").sound
+    fresh = ls.run_sweep(base, axes | {"publication": ["abort", "pause", "drain"]}, 3)
+    assert ds["trained_tokens"].equals(fresh["trained_tokens"])
