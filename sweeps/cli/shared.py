@@ -135,7 +135,7 @@ def remarks(dataset: Any) -> list[str]:
         first = int(untrained.values.ravel().argmax())
         short = too_short_for_an_update(spec.config(first))
         lines += [f"note: the run is too short in the first of them: {short}"] if short else []
-    lines += [f"note: left out: {reason}" for reason in exclusion_reasons(spec)]
+    lines += [f"note: left out: {reason}" for reason in exclusion_reasons(spec, constraints=False)]
     if spec.custom is not None:
         lines.append(f"note: with rules of your own: {spec.custom.describe()}")
     lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]

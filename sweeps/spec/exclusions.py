@@ -51,8 +51,14 @@ def _missing_in(spec: SweepSpec, cell: int) -> int:
     return unlimited.prompt_tokens + unlimited.response_length.maximum - int(given[0])
 
 
-def exclusion_reasons(spec: SweepSpec) -> list[str]:
+def exclusion_reasons(spec: SweepSpec, *, constraints: bool = True) -> list[str]:
     """Say why cells are left out, each reason with the number of its cells; empty where none is.
+
+    Parameters
+    ----------
+    spec : SweepSpec
+    constraints : bool
+        Also name the constraints, which the user wrote.
 
     Examples
     --------
@@ -77,7 +83,7 @@ def exclusion_reasons(spec: SweepSpec) -> list[str]:
             f"{_cells(rest)}: {_CACHE} is {least:,} tokens or more short of it",
         ]
     broken = int((spec.excluded & (missing == 0)).sum())
-    if broken:
+    if broken and constraints:
         rules = ", ".join(spec.constraints)
         found.append(f"{_cells(broken)} {'break' if broken > 1 else 'breaks'} a constraint: {rules}")
     return found
