@@ -17,12 +17,13 @@ from typing import Any
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import NOT_A_FIELD, Flag, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig
+from ..config.rules import NoEffect
 from ..custom.custom import CustomIdentity
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.registry import find_preset, preset_config
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from ..user_files import decoded, parse_toml, read_bytes
-from .axes import ENGINE_PREFIX, PRESET_PREFIX, read_none
+from .axes import ENGINE_PREFIX, PRESET_PREFIX, checked_value, read_none
 from .design import sampled_group
 from .engine_files import engine_fields, with_engine_fields
 from .make import make_spec
@@ -95,7 +96,7 @@ def spec_from_sections(
     section = _section(content, "base")
     if any(SYSTEM in group for group in groups):
         section.setdefault("preset", WORKLOAD)
-    base = read_base(section, folder, base_changes or {})
+    base = read_base(section, folder, base_changes or {}, swept=bool(groups))
     return make_spec(
         base,
         groups,
@@ -152,8 +153,13 @@ def _flag(top: Mapping[str, Any], key: str, default: bool) -> bool:
     return checked(Flag, key, top.get(key, default), way_out=f"Write {key} = true.")
 
 
-def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]) -> PipelineConfig:
+def read_base(
+    section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any], *, swept: bool = False
+) -> PipelineConfig:
     """Build the base configuration from a section, starting from its preset if it names one.
+
+    Of a sweep (`swept`) it may have values without an effect beside the others: they are for cells in which
+    they have one.
 
     Raises
     ------
@@ -181,10 +187,26 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
         raise ConfigError(*findings)
     try:
         if preset is None:
-            return PipelineConfig(**fields)
+            return _with_idle(fields) if swept else PipelineConfig(**fields)
         return workload_config(**fields) if preset == WORKLOAD else preset_config(preset, **fields)
     except ConfigError as error:
         raise ConfigError(*(_in_base(finding) for finding in error.findings)) from None
+
+
+def _with_idle(fields: dict[str, Any]) -> PipelineConfig:
+    """Build a configuration that keeps values without an effect, each checked by itself."""
+    kept = dict(fields)
+    idle: dict[str, Any] = {}
+    while True:
+        try:
+            made = PipelineConfig(**kept)
+        except ConfigError as error:
+            names = {finding.field for finding in error.findings if isinstance(finding, NoEffect)}
+            if not names or len(error.findings) > len(names):
+                raise
+            idle |= {name: checked_value(name, kept.pop(name), name) for name in names}
+        else:
+            return made.model_copy(update=idle) if idle else made
 
 
 def _knob_names(preset: Any) -> tuple[str, ...]:
