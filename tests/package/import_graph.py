@@ -21,7 +21,7 @@ FLOORS = (
     ("kernels.errors", "kernels._jit", "kernels._lazy"),
     ("kernels._arguments",),
     ("kernels.intervals",),
-    ("kernels.draws", "kernels.engine", "kernels.memory"),
+    ("kernels.draws", "kernels.engine", "kernels.memory", "kernels.selection"),
     ("kernels.pipeline", "kernels.staleness", "kernels.overlap", "kernels.sync", "kernels.recovery"),
     ("kernels.contract", "kernels.masks", "kernels.admission_rules"),
     ("kernels",),
