@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -55,16 +56,44 @@ def spec_from_arguments(
                 "SPEC", "must be given unless flags say what to run", None, "Try aime-cap-lag-cadence."
             )
         return spec_from_sections({}, folder=Path.cwd(), **changes)
+    with _found(source) as path:
+        return read_spec_file(path, **changes)
+
+
+@contextlib.contextmanager
+def _found(source: str) -> Iterator[Path]:
+    """Give the file that an argument names: a path, or a shipped example.
+
+    Raises
+    ------
+    ConfigError
+        If there is neither.
+    """
     path = Path(source)
     if path.exists():
-        return read_spec_file(path, **changes)
+        yield path
+        return
     name = path.name.removesuffix(".toml")
     examples = shipped_examples()
-    if name in examples and (path.parent == Path() or path.parent.name == "examples"):
-        with resources.as_file(examples[name]) as file:
-            return read_spec_file(file, **changes)
-    hint = nearest(name, examples) or f"Shipped examples: {', '.join(sorted(examples))}."
-    raise ConfigError("SPEC", "must be a TOML file or a shipped example", source, hint)
+    if name not in examples or not (path.parent == Path() or path.parent.name == "examples"):
+        hint = nearest(name, examples) or f"Shipped examples: {', '.join(sorted(examples))}."
+        raise ConfigError("SPEC", "must be a TOML file or a shipped example", source, hint)
+    with resources.as_file(examples[name]) as file:
+        yield file
+
+
+def sections_from_argument(source: str) -> tuple[dict[str, Any], Path]:
+    """Read the sections of a spec file or a shipped example, and tell where its relative paths start.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, or it is not TOML.
+    """
+    from ..spec.reading import read_sections
+
+    with _found(source) as path:
+        return read_sections(path), path.parent
 
 
 def _top_changes(options: Mapping[str, Any]) -> dict[str, Any]:

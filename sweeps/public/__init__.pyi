@@ -88,6 +88,8 @@ from .sweeps.runs.simulate import (
     simulate_pipeline as simulate_pipeline,
     start_run as start_run,
 )
+from .sweeps.search.result import SearchResult as SearchResult
+from .sweeps.search.search import search as search
 from .sweeps.spec.carried import config_at as config_at
 from .sweeps.spec.spec import SweepSpec as SweepSpec
 from .sweeps.store.map_runs import map_runs as map_runs

@@ -90,7 +90,7 @@ def spec_from_sections(
     """
     top = {**content, **(top_changes or {})}
     _check_keys(top)
-    axes = _axes_with_changes(_with_knobs(_section(content, "axes")), axis_changes or {})
+    axes = read_axes(content, folder, axis_changes or {})
     groups = _groups(top, axes, folder)
     section = _section(content, "base")
     if any(SYSTEM in group for group in groups):
@@ -226,6 +226,18 @@ def _with_knobs(axes: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def read_axes(content: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the section ``[axes]``: lists of values in their fields' types, ranges as they are.
+
+    Raises
+    ------
+    ConfigError
+        Naming section and key.
+    """
+    axes = _axes_with_changes(_with_knobs(_section(content, "axes")), changes)
+    return {name: _read_values(name, values, folder) for name, values in axes.items()}
+
+
 def _axes_with_changes(axes: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Put axes from the command line in the place of the file's, under either name of the same field."""
     for name, values in changes.items():
@@ -235,8 +247,6 @@ def _axes_with_changes(axes: dict[str, Any], changes: Mapping[str, Any]) -> dict
 
 
 def _groups(top: Mapping[str, Any], axes: dict[str, Any], folder: Path | None) -> list[Mapping[str, Any]]:
-    for name in axes:
-        axes[name] = _read_values(name, axes[name], folder)
     groups: list[Mapping[str, Any]] = []
     if "sample" in top:
         sample = _section(top, "sample")

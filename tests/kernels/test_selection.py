@@ -59,7 +59,7 @@ def test_of_many_within_the_indifference_the_chosen_is_one_of_those():
 
 
 def test_the_procedure_cannot_be_right_by_chance_alone():
-    """The same problems with a tenth of the confidence asked for end much earlier, and are wrong more often."""
+    """The same problems with far less confidence asked for are got wrong more often."""
     truth, early, sure = np.array([0.0, *[-0.6] * 9]), 0, 0
     for repetition in range(100):
         values = _problem("normal", np.random.default_rng([repetition, 5]), truth, 1500)

@@ -30,6 +30,7 @@ CALLS: dict[str, list[str]] = {
     "verify": ["{store}", "--sample", "2"],
     "report": ["{store}", "--no-images", "-o", "{folder}/page.html"],
     "recommend": ["{store}"],
+    "search": ["--results", "{folder}", *BASE, "--axis", "max_lag=0..2", "--budget", "200", "--quiet"],
     "compare": ["areal", "tinker", "--seeds", "1", "--report", "{folder}/compared.html", "-q", *SMALL],
     "trace": ["{store}", "--cell", "max_lag=1", "-o", "{folder}/trace.json"],
     "engine": ["--help"],

@@ -36,7 +36,7 @@ FLOORS = (
     ("sweeps.results",),
     ("sweeps.store", "sweeps.charts", "sweeps.recommend"),
     ("sweeps.sweep",),
-    ("sweeps.compare", "sweeps.lab", "sweeps.engines"),
+    ("sweeps.compare", "sweeps.lab", "sweeps.engines", "sweeps.search"),
     ("sweeps.pages",),
     ("sweeps",),
     ("public",),
