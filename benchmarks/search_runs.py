@@ -74,19 +74,29 @@ def on_the_example(budget: int) -> list[str]:
     spec = make_spec(base, axes, fresh, constraints=constraints)
     ds = run_spec(spec)
     best = recommend(ds, **QUESTION)
+    means = (
+        ds[QUESTION["maximize"]].mean("seed").where(ds["mean_expected_normalized_ess"].mean("seed") >= 0.9)
+    )
+    top = {
+        str(name): value.item()
+        for name, value in means.isel(means.argmax(...)).coords.items()
+        if name in axes
+    }
     own = ds[QUESTION["maximize"]].sel(**found.settings).mean("seed").item()
     cells = int((~spec.excluded).sum())
     return [
         "| what | runs | choice | effective tokens/s over the grid's seeds |",
         "| --- | ---: | --- | ---: |",
-        f"| full grid, {GRID_SEEDS:,} seeds | {cells * GRID_SEEDS:,} | {settings_text(best.settings)} | "
-        f"{best.value:,.1f} |",
+        f"| full grid, {GRID_SEEDS:,} seeds: largest mean | {cells * GRID_SEEDS:,} | {settings_text(top)} | "
+        f"{means.max().item():,.1f} |",
+        f"| the same by `recommend`: the fresher of what lies within 0.1 % | {cells * GRID_SEEDS:,} | "
+        f"{settings_text(best.settings)} | {best.value:,.1f} |",
         f"| equal runs for all candidates, same guarantee | "
         f"{found.equal_runs + explored(found):,} | the same as the search | |",
         f"| search | {found.total_runs:,} | {settings_text(found.settings)} | {own:,.1f} |",
         "",
-        f"The search's choice is {'the same as' if found.settings == best.settings else 'another than'} the "
-        f"grid's; it is {100 * (1 - own / best.value):.2f} % below it at an indifference of "
+        f"The search's choice is {'the same as' if found.settings == top else 'another than'} the grid's "
+        f"largest; it is {100 * (1 - own / means.max().item()):.2f} % below it at an indifference of "
         f"{100 * found.indifference:g} %. {found.candidates.height} candidates, decided: {found.decided}.",
     ]
 
@@ -140,8 +150,8 @@ def main() -> int:
         "",
         "## Eight ranges over knobs and fields",
         "",
-        f"The grid is priced, not run: {VALUES} values of a range, {SEEDS} seeds, at the speed of the search's",
-        "own runs on this machine.",
+        f"The grid is priced, not run: {VALUES} values of a range, {SEEDS} seeds, at the speed of the runs",
+        "of the search on this machine.",
         "",
         "| preset | full grid, runs | equal runs for all candidates | search | candidates | decided |",
         "| --- | ---: | ---: | ---: | ---: | --- |",

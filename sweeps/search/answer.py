@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from ...kernels.intervals import mean_interval
@@ -48,7 +49,7 @@ def answer(
         decided=judged is not None and judged.decided,
         confidence=asked["confidence"],
         indifference=asked["indifference"],
-        candidates=candidate_frame(question, kept, twins, judged, asked["confidence"]),
+        candidates=candidate_frame(question, kept, twins, judged, asked),
         runs=dict(stages.spent),
         tried=len(tried),
         admissible=sum(one.admissible for one in tried),
@@ -122,16 +123,20 @@ def candidate_frame(
     kept: Sequence[Tried],
     twins: Mapping[int, int],
     judged: Judged | None,
-    confidence: float,
+    asked: Mapping[str, Any],
 ) -> pl.DataFrame:
     """Lay out the candidates, best first: those that were not left out, then by how long they stayed."""
     rows = []
+    margin = np.nan
+    if judged is not None and judged.best is not None:  # the least gain that is no worse in practice
+        best = question.objectives[0][1] * float(np.nanmean(judged.values[0][judged.best]))
+        margin = best - asked["indifference"] * abs(best)
     for place, one in enumerate(kept if judged is not None else ()):
         assert judged is not None
         row: dict[str, Any] = {f"axis.{name}": label(value) for name, value in one.point.items()}
         row["twins"] = twins.get(place, 0)
         for number, (metric, sense) in enumerate(question.objectives):
-            mean, half = mean_interval(judged.values[number][place], confidence)
+            mean, half = mean_interval(judged.values[number][place], asked["confidence"])
             row[f"{metric}_explored"] = sense * one.gains[number]
             row[metric], row[f"{metric}_half_width"] = float(mean), float(half)
         row |= {
@@ -140,14 +145,14 @@ def candidate_frame(
             "largest_lag": float(judged.largest_lag[place]),
             "seconds_per_update": float(judged.seconds[place]),
             "seeds": int(judged.seeds[place]),
-            "verdict": _verdict(place, judged),
+            "verdict": _verdict(place, judged, question.objectives[0][1], margin),
         }
         rows.append(row)
     frame = pl.DataFrame(rows, infer_schema_length=None)
     if not rows:
         return frame.with_columns(pl.Series("verdict", [], dtype=pl.String))
     metric, sense = question.objectives[0]
-    order = {"chosen": 0, "leads": 0, "kept": 1, "left out": 2, "breaks a bound": 3}
+    order = {"chosen": 0, "leads": 0, "kept": 1, "near": 2, "left out": 3, "breaks a bound": 4}
     return (
         frame.with_columns(
             pl.col("verdict").replace_strict(order, return_dtype=pl.Int64).alias("_order"),
@@ -159,9 +164,12 @@ def candidate_frame(
     )
 
 
-def _verdict(place: int, judged: Judged) -> str:
+def _verdict(place: int, judged: Judged, sense: int, margin: float) -> str:
+    """Say in a word what became of a candidate."""
     if place == judged.best:
         return "chosen" if judged.decided else "leads"
     if not judged.kept[place] or place in judged.halted:
         return "breaks a bound"
-    return "left out" if judged.left_out_after[place] >= 0 else "kept"
+    if judged.left_out_after[place] < 0:
+        return "kept"
+    return "near" if sense * float(np.nanmean(judged.values[0][place])) >= margin else "left out"

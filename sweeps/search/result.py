@@ -35,7 +35,9 @@ class SearchResult:
         The indifference is a share of the best mean.
     candidates : polars.DataFrame
         One row for each candidate of the last stage, best first: its settings, ``explored`` (the mean that
-        made it a candidate), mean and half width over fresh seeds, ESS, lag, ``verdict``.
+        made it a candidate), mean and half width over fresh seeds, ESS, lag, ``verdict``: "chosen" ("leads"
+        where that is not decided), "near" for one within the indifference of it, "left out", "kept" for one
+        that is still in the running or on the frontier, "breaks a bound".
     runs : dict
         Stage -> runs it took.
     tried, admissible, refused : int
@@ -74,7 +76,8 @@ class SearchResult:
     @property
     def frontier(self) -> polars.DataFrame:
         """The candidates that are not left out: with two objectives the frontier."""
-        return self.candidates.filter(~self.candidates["verdict"].is_in(["left out", "breaks a bound"]))
+        gone = ["near", "left out", "breaks a bound"]
+        return self.candidates.filter(~self.candidates["verdict"].is_in(gone))
 
     @property
     def total_runs(self) -> int:

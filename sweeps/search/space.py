@@ -19,7 +19,7 @@ from ...kernels.errors import ConfigError, Finding
 from ..config.config import PipelineConfig
 from ..config.rules import contradictions
 from ..recommend.table import SCENARIO_FIELDS
-from ..spec.axes import expand, field_of_axis, identity, is_whole, plain
+from ..spec.axes import expand, field_of_axis, identity, is_knob, is_whole, knob_may_be_whole, plain
 from ..spec.cells import unchecked_config
 from ..spec.design import design_from_groups, sampled_group, scaled_values
 from ..spec.spec import SweepSpec
@@ -57,7 +57,7 @@ class Axis:
         """Round a number to a few digits, within the range."""
         low, high = self.given["from"], self.given["to"]
         number = min(max(float(f"{value:.{_DIGITS}g}"), low), high)
-        return round(number) if isinstance(value, int) else float(number)
+        return round(number) if self.whole else float(number)
 
     def place(self, value: Any) -> float:
         """Return where in its range or list a value lies, between 0 and 1."""
@@ -70,6 +70,12 @@ class Axis:
         if self.given.get("scale") == "log":
             return math.log(value / low) / math.log(high / low)
         return float((value - low) / (high - low))
+
+    @property
+    def whole(self) -> bool:
+        """Whether a range is one of whole numbers: by its field, or as written where that does not say."""
+        written = all(isinstance(self.given[end], int) for end in ("from", "to"))
+        return is_whole(self.field) or (is_knob(self.field) and written and knob_may_be_whole(self.field))
 
     @property
     def at_start(self) -> Any:
