@@ -33,6 +33,7 @@ from ..errors import ConfigError
 
 FIRST_VALUES = 20  # before the variances are estimated; Kim and Nelson advise 10 to 20
 LEFT = -1
+MOST_VALUES = 2.0**62  # nobody will look at so many
 
 
 @dataclass(frozen=True)
@@ -149,16 +150,18 @@ def _screen(array: NDArray[np.float64], delta: float, alpha: float, first: int) 
     count, seeds = array.shape
     everyone = np.arange(count)
     _refuse_gap(array[:, :first], everyone, 0)
-    eta = ((2.0 * alpha / (count - 1)) ** (-2.0 / (first - 1)) - 1.0) / 2.0
+    with np.errstate(over="ignore"):  # a threshold beyond float64 never closes
+        eta = (np.float64(2.0 * alpha / (count - 1)) ** (-2.0 / (first - 1)) - 1.0) / 2.0
     # Centred first: differences of large numbers that differ little lose nothing then.
     start = array[:, :first] - array[:, :first].mean(axis=0)
-    spread = start - start.mean(axis=1, keepdims=True)
+    spread = (start - start.mean(axis=1, keepdims=True)) / delta
     # h2 S2_il / delta^2, the number of values at which a pair's threshold closes
     closes = np.empty((count, count))
-    for row in range(count):
-        closes[row] = ((spread[row] - spread) ** 2).sum(axis=1) / (first - 1)
-    closes *= 2.0 * eta * (first - 1) / delta**2
-    most = max(first, int(np.floor(closes.max())) + 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for row in range(count):
+            closes[row] = 2.0 * eta * ((spread[row] - spread) ** 2).sum(axis=1)
+    closes = np.nan_to_num(closes, nan=0.0, posinf=MOST_VALUES)  # nan: an infinite eta, and no difference
+    most = max(first, int(min(np.floor(closes.max()), MOST_VALUES)) + 1)
     gone = np.full(count, LEFT, np.int64)
     left = everyone
     total = array[:, :first].sum(axis=1)

@@ -22,7 +22,16 @@ from typing import Any
 import numpy as np
 
 from ...kernels.errors import ConfigError
-from ..checks import RealNumber, WholeNumber, checked, confidence_of, path_of, texts_of
+from ..checks import (
+    RealNumber,
+    WholeNumber,
+    checked,
+    confidence_of,
+    mapping_of,
+    path_of,
+    text_of,
+    texts_of,
+)
 from ..config.config import PipelineConfig
 from ..execute.options import Executor, Observer
 from ..execute.progress import checked_progress
@@ -128,7 +137,15 @@ def search(
     >>> found.tried, len(found.settings)
     (8, 2)
     """
-    space = space_of(base, axes, texts_of("constraints", constraints, "Write ['queue_cap >= batch_tokens']."))
+    if not isinstance(base, PipelineConfig):
+        raise ConfigError("base", "must be a PipelineConfig", base, "Build one, as PipelineConfig().")
+    draw = sampler_of(text_of("sampler", sampler, "Give 'around'."))
+    text_of("name", name, "Give a word.")
+    space = space_of(
+        base,
+        mapping_of("axes", axes, "Write {'max_lag': [0, 1, 2]}."),
+        texts_of("constraints", constraints, "Write ['queue_cap >= batch_tokens']."),
+    )
     question = question_of(space, maximize, minimize, min_ess, max_lag)
     asked = {
         "indifference": checked(
@@ -141,9 +158,10 @@ def search(
     }  # fmt: skip
     runs = _whole("budget_runs", budget_runs, LEAST_RUNS, 10**9)
     if budget_seconds is not None:
-        rule = "must be a number of seconds, at least 1"
-        checked(RealNumber, "budget_seconds", budget_seconds, low=1.0, rule=rule, way_out="Give 60.")
-    draw = sampler_of(sampler)
+        rule = "must be a number of seconds, from 1 to a year"
+        checked(
+            RealNumber, "budget_seconds", budget_seconds, low=1.0, high=3.2e7, rule=rule, way_out="Give 60."
+        )
     observer = checked_progress(progress)
     facts = identity_of(space, question, asked, runs, budget_seconds, sampler)
     folder = None if store is None else path_of("store", store)
@@ -224,7 +242,7 @@ def _runs_in(seconds: float, space: Space, stages: Stages, seeds: int) -> int:
     began = time.monotonic()
     pilot.run("pilot", points, range(first, first + seeds))
     each = (time.monotonic() - began) / (len(points) * seeds)
-    return int(max(LEAST_RUNS, seconds / max(each, 1e-7)))
+    return int(min(max(LEAST_RUNS, seconds / max(each, 1e-7)), 10**9))
 
 
 def _whole(name: str, value: Any, low: int, high: int) -> int:

@@ -1113,6 +1113,9 @@ def _owned_calls() -> dict[str, Call]:
         "RecordReport.as_dict": Call(target=report),
         "RecordReport.ok": Call({"strict": True}, target=report),
         "Row": Call({"columns": {"a": 1}}),
+        "SearchResult.to_dict": Call(
+            target=lambda: ls.search(BASE, {"max_lag": [0, 1]}, budget_runs=200, candidates=2)
+        ),
         "SweepSpec.config": Call({"cell": 0, "seed": 0}, target=_spec),
         "SweepSpec.replace": Call({"seeds": (0,), "name": "x", "until": None}, target=_spec),
         "SweepSpec.run": Call({"threads": 1, "store": None}, target=_spec),
