@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..json_text import json_text
 from .config_flags import axes_from_flags, changes_from_flags, config_options, preset_from_flags
 from .failures import Stopped
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
-from .spec_arguments import sections_from_argument
+from .spec_arguments import ranges_from_argument
 
 EPILOG = """
 \b
@@ -81,24 +80,13 @@ def command(spec: str | None, **options: Any) -> int:
     take the place of what it says. The stages lie in results/search-NAME-FINGERPRINT, each an ordinary
     stored sweep; the same command goes on where an interrupted one was.
     """
-    from ..spec.reading import read_axes, read_base
-
-    content, folder = ({}, Path.cwd()) if spec is None else sections_from_argument(spec)
-    changes = changes_from_flags(options) | preset_from_flags(options["preset"], options["knobs"])
-    base = read_base(dict(content.get("base", {})), folder, changes)
-    axes = read_axes(content, folder, axes_from_flags(options["axis"]))
-    _refuse_shapes(content)
-    constraints = list(options["where"]) or content.get("constraints", [])
-    name = options["name"] or content.get("name") or (base.preset[0] if base.preset else "sweep")
-    return _run(base, axes, constraints, str(name), options)
-
-
-def _refuse_shapes(content: Mapping[str, Any]) -> None:
-    """Refuse sections that say how a grid is laid out: a search lays out its own points."""
-    for key in ("zip", "points"):
-        if content.get(key):
-            way_out = "Put what there is to choose under [axes]."
-            raise ConfigError(key, "has no meaning in a search", key, way_out)
+    given = ranges_from_argument(
+        spec,
+        base_changes=changes_from_flags(options) | preset_from_flags(options["preset"], options["knobs"]),
+        axis_changes=axes_from_flags(options["axis"]),
+    )
+    constraints = list(options["where"]) or given.constraints
+    return _run(given.base, given.axes, constraints, options["name"] or given.name, options)
 
 
 def _run(base: Any, axes: dict[str, Any], constraints: Any, name: str, options: dict[str, Any]) -> int:

@@ -29,12 +29,8 @@ def identity_of(
     sampler: str,
 ) -> dict[str, Any]:
     """Return what makes this search and no other."""
-    whole = make_spec(space.base, {}, 1).to_plain()
     return {
-        "base": whole["base"],
-        "seed": space.base.seed,
-        "axes": {axis.name: axis.described for axis in space.axes},
-        "constraints": list(space.constraints),
+        **space_facts(space),
         "objectives": [list(one) for one in question.objectives],
         "bounds": [[bound.name, bound.limit] for bound in question.bounds],
         **asked,
@@ -43,12 +39,24 @@ def identity_of(
     }
 
 
-def folder_of(facts: dict[str, Any], name: str, results: Path) -> Path:
+def space_facts(space: Space) -> dict[str, Any]:
+    """Return what makes a space and no other."""
+    return {
+        "base": make_spec(space.base, {}, 1).to_plain()["base"],
+        "seed": space.base.seed,
+        "axes": {axis.name: axis.described for axis in space.axes},
+        "constraints": list(space.constraints),
+    }
+
+
+def folder_of(facts: dict[str, Any], name: str, results: Path, kind: str = "search") -> Path:
     """Name the folder of a search: its name and the first 8 digits of what it asks."""
-    return results / f"search-{name}-{fingerprint_of(plain_data(facts))[:8]}"
+    return results / f"{kind}-{name}-{fingerprint_of(plain_data(facts))[:8]}"
 
 
-def begun(folder: Path, facts: dict[str, Any], **found: Any) -> dict[str, Any]:
+def begun(
+    folder: Path, facts: dict[str, Any], *, file: str = FILE, kind: str = "search", **found: Any
+) -> dict[str, Any]:
     """Begin a search in a folder, or go on with the one that is there.
 
     Parameters
@@ -57,6 +65,8 @@ def begun(folder: Path, facts: dict[str, Any], **found: Any) -> dict[str, Any]:
         Made if missing.
     facts : dict
         What is asked.
+    file, kind : str
+        The file that says so, and what it is of.
     found : keywords
         What the search itself found out and must keep, as the runs that take a minute.
 
@@ -71,17 +81,17 @@ def begun(folder: Path, facts: dict[str, Any], **found: Any) -> dict[str, Any]:
         If the folder holds another search or something else, or cannot be written.
     """
     facts = plain_data({"version": VERSION, **facts})
-    path = folder / FILE
+    path = folder / file
     try:
         if path.exists():
-            known = parse_json(decoded(read_bytes(path, "search"), "search", str(path)), "search", str(path))
+            known = parse_json(decoded(read_bytes(path, kind), kind, str(path)), kind, str(path))
             if known.get("asked") != facts:
                 way_out = "Name another --store, or give the same command."
-                raise StoreError("store", "holds another search", str(folder), way_out)
+                raise StoreError("store", f"holds another {kind}", str(folder), way_out)
             if not found:
                 return dict(known["found"])
         elif folder.exists() and any(folder.iterdir()):
-            rule = "must be the folder of a search or not exist"
+            rule = f"must be the folder of a {kind} or not exist"
             raise StoreError("store", rule, str(folder), "Name another path.")
         folder.mkdir(parents=True, exist_ok=True)
         content = json_text({"asked": facts, "found": found}, indent=1)

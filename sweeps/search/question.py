@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,14 +56,25 @@ def question_of(
     if len(asked) > 2 or len(set(names)) < len(names):
         rule = "must be one metric or two different ones, with minimize"
         raise ConfigError("maximize", rule, names, "Give one or two.")
+    return Question(tuple(asked), bounds_of(min_ess, max_lag), units_of(space, "maximize", names))
+
+
+def units_of(space: Space, argument: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the units of metrics that runs of a space report.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown metric.
+    """
     columns = {axis.name: [axis.at_start] for axis in space.axes}
     spec = SweepSpec(base=space.base, design=design_from_groups([columns]), seeds=(0,))
     units = {metric.name: metric.units for metric in reported_metrics(spec)}
     for name in names:
         if name not in units:
             way_out = nearest(name, units) or "The reference lists the metrics."
-            raise ConfigError("maximize", "must be a metric of these runs", name, way_out)
-    return Question(tuple(asked), bounds_of(min_ess, max_lag), tuple(units[name] for name in names))
+            raise ConfigError(argument, "must be a metric of these runs", name, way_out)
+    return tuple(units[name] for name in names)
 
 
 def _names(field: str, given: Any) -> tuple[str, ...]:

@@ -184,7 +184,7 @@ class Space:
     def _fresh(self, points: Iterator[Point] | list[Point]) -> Iterator[Point]:
         """Give the points that were not given before and make sense."""
         for point in points:
-            key = tuple(identity(point[axis.name]) for axis in self.axes)
+            key = self.key(point)
             if key in self._seen:
                 continue
             self._seen.add(key)
@@ -210,9 +210,9 @@ class Space:
             self.reason = wrong[0]
         return not wrong
 
-    def remember(self, points: Sequence[Point]) -> None:
-        """Take points as given already."""
-        self._seen |= {tuple(identity(point[axis.name]) for axis in self.axes) for point in points}
+    def key(self, point: Point) -> tuple[str, ...]:
+        """Return what two equal points have in common."""
+        return tuple(identity(point[axis.name]) for axis in self.axes)
 
 
 def _moved(axis: Axis, value: Any, reach: float, rng: np.random.Generator) -> Any:
@@ -227,8 +227,14 @@ def _moved(axis: Axis, value: Any, reach: float, rng: np.random.Generator) -> An
     return axis.at(np.array([min(max(moved, 0.0), 1.0)]))[0]
 
 
-def space_of(base: PipelineConfig, axes: Mapping[str, Any], constraints: Sequence[str] = ()) -> Space:
-    """Make a space from axes as sweeps have them.
+def space_of(
+    base: PipelineConfig,
+    axes: Mapping[str, Any],
+    constraints: Sequence[str] = (),
+    *,
+    scenarios_too: bool = False,
+) -> Space:
+    """Make a space from axes as sweeps have them; axes that nobody chooses only with `scenarios_too`.
 
     Raises
     ------
@@ -244,12 +250,13 @@ def space_of(base: PipelineConfig, axes: Mapping[str, Any], constraints: Sequenc
     if not axes:
         way_out = "Write --axis max_lag=0..8, or a section [axes]."
         raise ConfigError("axes", "must name what to choose", None, way_out)
-    return Space(base, tuple(_axis(name, given) for name, given in axes.items()), tuple(constraints))
+    found = tuple(_axis(name, given, scenarios_too) for name, given in axes.items())
+    return Space(base, found, tuple(constraints))
 
 
-def _axis(name: str, given: Any) -> Axis:
+def _axis(name: str, given: Any, scenarios_too: bool) -> Axis:
     setting = field_of_axis(name)
-    if setting in SCENARIO_FIELDS:
+    if setting in SCENARIO_FIELDS and not scenarios_too:
         way_out = "Put one value into the base, and search once for each."
         raise ConfigError(f"axes.{name}", "is not a thing to choose", setting, way_out)
     if _is_between(setting, given):
