@@ -822,6 +822,11 @@ def _checkpoint_calls() -> dict[str, Call]:
     }
 
 
+@cache
+def _sensitivity() -> ls.Sensitivity:
+    return ls.sensitivity(BASE, {"max_lag": [1, 2]}, metrics="updates", points=4, seeds=1)
+
+
 def _sweep_calls() -> dict[str, Call]:
     ds = Lazy(_dataset)
     result = Lazy(_result)
@@ -1004,6 +1009,23 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "cancel": None,
         },
+        "sensitivity": {
+            "base": BASE,
+            "axes": {"max_lag": [1, 2]},
+            "metrics": "seconds_per_update",
+            "method": "sobol",
+            "points": 4,
+            "seeds": 1,
+            "constraints": (),
+            "confidence": 0.9,
+            "store": None,
+            "results": None,
+            "name": "sweep",
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
         "simulate_custom": {
             "config": BASE,
             "admission": None,
@@ -1033,6 +1055,11 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "cancel": None,
             "custom": None,
+        },
+        "write_sensitivity_page": {
+            "found": Lazy(_sensitivity),
+            "path": "sensitivity.html",
+            "line": "",
         },
         "write_report": {
             "ds": ds,
@@ -1116,6 +1143,8 @@ def _owned_calls() -> dict[str, Call]:
         "SearchResult.to_dict": Call(
             target=lambda: ls.search(BASE, {"max_lag": [0, 1]}, budget_runs=200, candidates=2)
         ),
+        "Sensitivity.to_dict": Call(target=_sensitivity),
+        "Sensitivity.chart": Call({"metric": None}, target=_sensitivity),
         "SweepSpec.config": Call({"cell": 0, "seed": 0}, target=_spec),
         "SweepSpec.replace": Call({"seeds": (0,), "name": "x", "until": None}, target=_spec),
         "SweepSpec.run": Call({"threads": 1, "store": None}, target=_spec),
