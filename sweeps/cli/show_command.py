@@ -30,4 +30,4 @@ def command(store: Path, as_json: bool, as_csv: bool) -> int:
 
         click.echo(cells_frame(open_sweep(store)).write_csv(), nl=False)
         return 0
-    return print_result(open_sweep(store), store, as_json=as_json)
+    return print_result(open_sweep(store), store, as_json=as_json, content=content_of_folder(store))

@@ -1050,6 +1050,7 @@ def _owned_calls() -> dict[str, Call]:
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
         "Stages.without": Call({"place": 0}, target=lambda: ls.read_stages(_file("stages.csv", _STAGES))),
+        "Engine.to_dict": Call(target=lambda: ENGINE),
         "EngineResult.requests_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "Limit": Call({"count": "started", "done": "published", "groups": 3}),
@@ -1092,7 +1093,7 @@ def _owned_calls() -> dict[str, Call]:
         "VerifyReport": Call(
             {"folder": Path("x"), "complete": True, "findings": [], "notes": [], "repairs": []}
             | {"wrong_units": set(), "stray_files": [], "units": 1, "units_done": 1, "chunks": 1}
-            | {"runs_checked": 1}
+            | {"runs_checked": 1, "content": "0" * 16}
         ),
         "VerifyReport.add": Call(
             {"kind": "x", "where": "y", "what": "z", "unit": None, "stray": None},
