@@ -26,6 +26,7 @@ from ..spec.spec import SweepSpec
 from ..spec.stopping import Rule, parse_rule
 from .cluster import run_stored_on_cluster
 from .lock import StoreLock
+from .merge import is_merged, merge_units
 from .place import refuse_links
 from .resume import drop_kept, keep_old, make_ready, refuse_older
 from .run_record import note_run, versions
@@ -90,20 +91,23 @@ def run_into_store(
     with _faults_of_the_machine(folder):
         compile_first(spec.base, progress)
         store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress, rerun=rerun)
-        with lock:
-            try:
-                StoredRun(
-                    store,
-                    lock,
-                    executor=executor,
-                    threads=threads,
-                    progress=progress,
-                    cancel=cancel or threading.Event(),
-                    retry_failed=retry_failed,
-                    fail_fast=fail_fast,
-                ).run()
-            finally:
-                store.close()
+        run = None
+        try:
+            run = StoredRun(
+                store,
+                lock,
+                executor=executor,
+                threads=threads,
+                progress=progress,
+                cancel=cancel or threading.Event(),
+                retry_failed=retry_failed,
+                fail_fast=fail_fast,
+            )
+            run.run()
+        finally:
+            store, lock = (store, lock) if run is None else (run.store, run.lock)
+            store.close()
+            lock.release()
     return open_sweep(folder)
 
 
@@ -131,7 +135,8 @@ def open_or_create(
     spec: SweepSpec, folder: Path, *, unit_runs: int | None, progress: Progress, rerun: bool = False
 ) -> tuple[SweepStore, StoreLock]:
     """Open the store of a sweep, extend it where the spec asks for more, or make it; its lock is held."""
-    from .extend import extend_store, recover_swap
+    from .aside import recover_swap
+    from .extend import extend_store
 
     if folder.is_symlink():  # a link to a store stays one: it is the target that is extended
         folder = folder.resolve()
@@ -182,15 +187,20 @@ class StoredRun:
         make_ready(store, self.progress)
         self._note_versions()
         todo = self._todo()
-        if not todo and store.complete:
-            return
+        if todo or not store.complete:
+            self._complete(todo)
+        self.store, self.lock = merge_units(store, self.lock, self.progress)
+
+    def _complete(self, todo: Todo) -> None:
+        store = self.store
         with note_run(store.place, units=len(todo)):
             store.reopen()
             if todo or store.spec.until is not None:
                 self._run_units(todo)
             self.check_place()
             drop_kept(store)
-            store.finish()
+            if is_merged(store):  # else what is merged is the complete store
+                store.finish()
 
     def check_place(self) -> None:
         """Make sure that the path is still the folder whose lock is held."""

@@ -10,6 +10,8 @@ import os
 import shutil
 from pathlib import Path
 
+from lagsweep.sweeps.results.dataset import variable_table
+from lagsweep.sweeps.store.arrays import DIGEST_BYTES, digest_of_file
 from lagsweep.sweeps.store.journal import journal_line, read_line
 
 
@@ -350,3 +352,10 @@ def the_lock_is_a_pipe(store, rng, other):
 @fault
 def a_bit_anywhere_flips(store, rng, other):
     flip(pick(rng, (path for path in Path(store).rglob("*") if path.name not in ("run.json", "lock"))), rng)
+
+
+def unit_digest(store, part, unit):
+    """The digests of a unit's chunks, in the order of the variables."""
+    return "".join(
+        digest_of_file(store.files.chunk_file(name, unit), DIGEST_BYTES) for name in variable_table(part)
+    )

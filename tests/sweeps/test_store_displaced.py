@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from oracle.damaged_stores import unit_digest
 from oracle.small_sweeps import small_base, sorted_along_axes, tree
 
 from lagsweep.errors import StoreError
@@ -22,7 +23,7 @@ from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import extend
-from lagsweep.sweeps.store.arrays import StoredArray, ZarrFiles
+from lagsweep.sweeps.store.arrays import DIGEST_BYTES, StoredArray, ZarrFiles, digest_of_file
 from lagsweep.sweeps.store.cluster import unit_on_worker
 from lagsweep.sweeps.store.lock import StoreLock
 from lagsweep.sweeps.store.place import Place
@@ -236,7 +237,7 @@ def test_a_variable_reads_any_selection_across_chunks(tmp_path):
         for column in range(3):
             box = ((2 * row, min(2 * row + 2, 5)), (3 * column, min(3 * column + 3, 7)))
             files.write({"x": values[tuple(slice(*ends) for ends in box)]}, box)
-            digests[row, column] = files.digest("x", (row, column))
+            digests[row, column] = digest_of_file(files.chunk_file("x", (row, column)), DIGEST_BYTES)
     variable = StoredVariable(tmp_path, "x", array, digests)
     rng = np.random.default_rng(5)
 
@@ -357,7 +358,7 @@ def test_a_fault_of_the_disk_during_an_extension_is_an_error_of_the_store(store,
     def fail(*_, **__):
         raise OSError(number, os.strerror(number), "somewhere")
 
-    monkeypatch.setattr(extend, "_copy_done", fail)
+    monkeypatch.setattr(extend, "carry_over", fail)
     with pytest.raises(StoreError, match=f"store: cannot .*{text}"):
         run_into_store(spec(12), store)
     monkeypatch.undo()
@@ -549,7 +550,7 @@ def test_a_repair_undoes_wrong_values_that_fit_their_digests(store, sound, capsy
         {"trained_tokens": (arrays.metrics["trained_tokens"] + 1).reshape(2, 2, 2)},
         part.layout.box((0, 0, 1)),
     )
-    record = opened.journal.units("cells")["0.0.1"] | {"digest": opened.unit_digest(part, (0, 0, 1))}
+    record = opened.journal.units("cells")["0.0.1"] | {"digest": unit_digest(opened, part, (0, 0, 1))}
     opened.place.check()
     opened.journal.append(record)
     opened.journal.append({"kind": "finished", "fingerprint": opened.spec.fingerprint})
