@@ -57,8 +57,10 @@ def replace_store(
     try:
         fill_folder(building, spec, parts)
         new = SweepStore(building, same_law=False)
-        fill(new)
-        new.close()
+        try:
+            fill(new)
+        finally:
+            new.close()
         store.place.check()
         lock.check()
         store.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from .arrays import digest_of
 PACKS_NAME = "packs"
 PACK, SIZES = "pack", "sizes"  # in a unit's line: the file's digest, and the sizes of its chunks
 PACK_DIGEST_BYTES = 8
+
+_SMALL = 2**16  # bytes of a pack, at most, that is kept
 
 Slice = tuple[str, int, int]  # file inside the store, where a chunk begins, how long it is
 
@@ -49,10 +52,20 @@ def slice_of(record: Mapping[str, Any], work_name: str, place: int) -> Slice | N
 
 
 def read_slice(root: Path, where: Slice) -> bytes:
-    """Read a chunk out of a pack."""
+    """Read a chunk out of a pack.
+
+    A small pack is kept for the next chunk of it, since merging wants all chunks of a unit. It is known by the file's identity, size and time, and its chunks are held against their digests.
+    """
     name, start, size = where
-    descriptor = os.open(root / name, os.O_RDONLY)
-    try:
-        return os.pread(descriptor, size, start)
-    finally:
-        os.close(descriptor)
+    path = root / name
+    found = os.stat(path)
+    if found.st_size > _SMALL:
+        with open(path, "rb") as file:
+            return os.pread(file.fileno(), size, start)
+    return _whole(str(path), found.st_ino, found.st_size, found.st_mtime_ns)[start : start + size]
+
+
+@lru_cache(maxsize=512)
+def _whole(path: str, inode: int, size: int, time: int) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

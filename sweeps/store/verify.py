@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels._arguments import instance
+from ...kernels.errors import StoreError
 from ..checks import WholeNumber, checked, flag_of, path_of
 from ..custom.custom import Custom, remember
 from ..execute.plan import Part
@@ -26,6 +27,7 @@ from ..results import dataset as results
 from ..results.dataset import coordinate_table, variable_table
 from ..runs.status import EXCLUDED, NOT_RUN
 from .arrays import METADATA_NAME, digest_of
+from .content import store_content
 from .journal import CREATED, FINISHED, UNIT
 from .metadata import metadata_problems
 from .packs import PACKS_NAME, read_slice, slice_of
@@ -102,6 +104,7 @@ def verify_store(
         for unit in part.layout.units():
             _check_unit(store, part, unit, report)
     _check_table_files(store, report)
+    _check_content(store, report, everything)
     workers = checked_threads(threads)
     chosen = chosen_runs(store, sample, everything, cell)
     revision = int(store.attributes.get("model_revision", 1))
@@ -118,6 +121,14 @@ def verify_store(
     else:
         run_again(store, chosen, report, workers, progress or Progress(), cancel or threading.Event())
     return report
+
+
+def _check_content(store: SweepStore, report: VerifyReport, everything: bool) -> None:
+    """Note the digest of the runs: by the journal, or by the values themselves where every run is checked."""
+    try:
+        report.content = store_content(store, read_all=everything)
+    except StoreError:  # of a file that is among the findings
+        report.content = ""
 
 
 def _check_spec_file(store: SweepStore, report: VerifyReport) -> None:
