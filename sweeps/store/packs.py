@@ -54,7 +54,8 @@ def slice_of(record: Mapping[str, Any], work_name: str, place: int) -> Slice | N
 def read_slice(root: Path, where: Slice) -> bytes:
     """Read a chunk out of a pack.
 
-    A small pack is kept for the next chunk of it, since merging wants all chunks of a unit. It is known by the file's identity, size and time, and its chunks are held against their digests.
+    A small pack is kept for the next chunk of it, since merging wants all chunks of a unit. It is known by
+    the file's identity, size and time, and its chunks are held against their digests.
     """
     name, start, size = where
     path = root / name

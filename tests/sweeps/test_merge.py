@@ -89,9 +89,9 @@ def test_a_kill_while_units_are_merged_loses_nothing_and_ends_with_the_same_byte
             patched.setattr(merge, "carry_over", killed)
         elif moment == "finish":
             patched.setattr(SweepStore, "finish", killed)
+        elif "rename" in moment:
+            patched.setattr(merge, "replace_store", renaming(patched, rename))
         with pytest.raises(KeyboardInterrupt):
-            if "rename" in moment:
-                patched.setattr(merge, "replace_store", renaming(patched, rename))
             run_into_store(SPEC, folder, **SMALL)
     if folder.exists():
         assert (open_sweep(folder)["status"] == 1).all()
