@@ -17,8 +17,8 @@ from .store_argument import store_argument
 def command(store: Path, as_json: bool, quiet: bool) -> int:
     """Merge the small units of a finished store into fewer, larger ones; no value changes.
 
-    STORE is the sweep's folder, or its name's beginning. A run does the same when it is done, so this is for stores of older versions. A store with few units stays
-    as it is.
+    STORE is the sweep's folder, or its name's beginning. A run does the same when it is done, so this is for
+    stores of older versions. A store with few units stays as it is.
     """
     from ..execute.progress import progress_for_terminal
     from ..store.merge import compact_store

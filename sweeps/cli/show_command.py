@@ -21,6 +21,7 @@ def command(store: Path, as_json: bool, as_csv: bool) -> int:
     STORE is the sweep's folder, or its name's beginning.
     A sweep that is not finished is shown as far as it is.
     """
+    from ..store.folder_content import content_of_folder
     from ..store.store import open_sweep
 
     if as_csv and as_json:

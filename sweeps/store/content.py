@@ -10,7 +10,6 @@ part of it. It compares stores; it keeps out no forger.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,23 +115,6 @@ def store_content(store: SweepStore, *, read_all: bool = False) -> str:
             else:
                 total += int(told, 16)
     return content_text(total)
-
-
-def content_of_folder(path: Path) -> str:
-    """Return the digest of the runs of a stored sweep, as far as they are done.
-
-    Raises
-    ------
-    StoreError
-        If there is no store, or a file that has to be read does not hold.
-    """
-    from .dataset import settle
-    from .proof import ZARR_NAME
-    from .store import SweepStore
-
-    store = SweepStore(path.parent if path.name == ZARR_NAME else path, same_law=False)
-    settle(store)
-    return store_content(store)
 
 
 def _share_on_disk(store: SweepStore, part: Part, unit: tuple[int, ...], record: dict[str, Any]) -> int:

@@ -16,7 +16,7 @@ from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import aside, cut, merge
-from lagsweep.sweeps.store.content import content_of_folder
+from lagsweep.sweeps.store.folder_content import content_of_folder
 from lagsweep.sweeps.store.merge import compact_store
 from lagsweep.sweeps.store.store import SweepStore, open_sweep, read_table
 from lagsweep.sweeps.store.verify import verify_store
