@@ -191,7 +191,7 @@ def phase_bounds(config: PipelineConfig) -> PhaseBounds:
         tail += _seconds_of_rows(law)
     elif config.environment_seconds is not None:
         tail += config.environment_seconds.mean_seconds
-    slots = config.rollout_workers
+    slots = float(config.rollout_workers)
     if config.batch_groups is not None:
         rollouts = float(config.batch_groups * config.group_size)
     else:
