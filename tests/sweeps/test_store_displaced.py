@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from oracle.damaged_stores import unit_digest
-from oracle.small_sweeps import small_base, sorted_along_axes, tree
+from oracle.small_sweeps import array_by_array, small_base, sorted_along_axes, tree
 
 from lagsweep.errors import StoreError
 from lagsweep.sweeps.cli.main import main
@@ -22,7 +22,7 @@ from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.make import make_spec
-from lagsweep.sweeps.store import extend
+from lagsweep.sweeps.store import aside, extend
 from lagsweep.sweeps.store.arrays import DIGEST_BYTES, StoredArray, ZarrFiles, digest_of_file
 from lagsweep.sweeps.store.cluster import unit_on_worker
 from lagsweep.sweeps.store.lock import StoreLock
@@ -65,16 +65,14 @@ def store(sound, tmp_path):
 
 def at_write(monkeypatch, number, do):
     """Do something before the given write of arrays, from within it."""
-    real, written = ZarrFiles.write, [0]
+    written = [0]
 
-    def write(files, values, box):
-        for name, array in values.items():
-            written[0] += 1
-            if written[0] == number:
-                do()
-            real(files, {name: array}, box)
+    def before(name, box):
+        written[0] += 1
+        if written[0] == number:
+            do()
 
-    monkeypatch.setattr(ZarrFiles, "write", write)
+    monkeypatch.setattr(ZarrFiles, "write", array_by_array(ZarrFiles.write, before))
 
 
 # Whose folder is it? ---------------------------------------------------------------------------------------
@@ -330,9 +328,9 @@ def test_a_stores_name_is_a_name_and_not_a_pattern(tmp_path, monkeypatch, sound,
         raise Killed
 
     if moment == "between the renames":
-        monkeypatch.setattr(extend.os, "rename", rename)
+        monkeypatch.setattr(aside.os, "rename", rename)
     else:
-        monkeypatch.setattr(extend.shutil, "rmtree", die)
+        monkeypatch.setattr(aside.shutil, "rmtree", die)
     with pytest.raises(Killed):
         run_into_store(spec(9), folder)
     monkeypatch.undo()

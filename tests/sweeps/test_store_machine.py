@@ -17,7 +17,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from oracle.small_sweeps import small_base
+from oracle.small_sweeps import array_by_array, small_base
 
 from lagsweep.kernels.pipeline.metrics import METRICS
 from lagsweep.sweeps.execute.progress import Progress
@@ -119,14 +119,12 @@ class StoredSweep(RuleBasedStateMachine):
         """Die between two arrays of some unit."""
         real, left = ZarrFiles.write, [after]
 
-        def write(files, values, box):
-            for name, array in values.items():
-                left[0] -= 1
-                if left[0] < 0:
-                    raise Killed
-                real(files, {name: array}, box)
+        def before(name, box):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
 
-        ZarrFiles.write = write
+        ZarrFiles.write = array_by_array(real, before)
         try:
             run_into_store(self.spec(), self.folder, executor="serial")
         except Killed:
