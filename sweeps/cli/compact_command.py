@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ..json_text import json_text
+from .failures import Stopped
 from .store_argument import store_argument
 
 
@@ -21,9 +22,15 @@ def command(store: Path, as_json: bool, quiet: bool) -> int:
     stores of older versions. A store with few units stays as it is.
     """
     from ..execute.progress import progress_for_terminal
+    from ..runs.many import Cancelled
     from ..store.merge import compact_store
+    from .signals import stop_at_safe_point
 
-    before, after = compact_store(store, progress_for_terminal(quiet=quiet))
+    with stop_at_safe_point() as stop:
+        try:
+            before, after = compact_store(store, progress_for_terminal(quiet=quiet), stop.event)
+        except Cancelled:
+            raise Stopped("stopped; the store is as it was", stop.exit_code) from None
     if as_json:
         click.echo(json_text({"store": str(store), "units_before": before, "units": after}))
     else:

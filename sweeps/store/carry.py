@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ import numpy as np
 from ..execute.plan import Part
 from ..execute.units import Box, box_cells, box_shape, intersection, unit_name, unit_of_name
 from ..results.dataset import variable_table
+from ..runs.many import Cancelled
 from ..runs.status import DONE, FAILED
-from .content import CONTENT, RunDigests, content_text
+from .content import CONTENT, RunDigests, content_text, share_on_disk
 from .journal import UNIT
 from .packs import PACK, SIZES, pack_name
+from .proof import ZARR_NAME
 from .store import SweepStore
 from .tables import in_run_order, part_name, read_unit_tables, write_part
 
@@ -62,8 +65,25 @@ class _Placement:
         return [dim for dim in self.new.dims if dim in self.old.dims] == list(self.old.dims)
 
 
-def carry_over(old: SweepStore, new: SweepStore) -> None:
-    """Put everything that the old journal calls done into the new store and its journal."""
+def carry_over(
+    old: SweepStore, new: SweepStore, cancel: threading.Event | None = None, *, digest_all: bool = False
+) -> None:
+    """Put everything that the old journal calls done into the new store and its journal.
+
+    Parameters
+    ----------
+    old, new : SweepStore
+    cancel : threading.Event, optional
+    digest_all : bool
+        Make the digest of the runs of units too that stay what they are, where an older journal has none.
+
+    Raises
+    ------
+    StoreError
+        If a file that is read is not the one that the old journal tells of.
+    Cancelled
+        If `cancel` was set.
+    """
     for part in new.parts:
         place = _Placement(old.part(part.name), part)
         records = old.journal.units(part.name)
@@ -72,6 +92,8 @@ def carry_over(old: SweepStore, new: SweepStore) -> None:
             for name, record in records.items()
         }
         for unit in part.layout.units():
+            if cancel is not None and cancel.is_set():
+                raise Cancelled("the sweep was asked to stop")
             box = part.layout.box(unit)
             shared = intersection(box, place.region)
             if shared is None:
@@ -96,9 +118,11 @@ def carry_over(old: SweepStore, new: SweepStore) -> None:
                 "unit": unit_name(unit),
                 "runs": 0,
                 "failed": 0,
-                "seconds": 0.0,
+                "seconds": _seconds(place, sources, records, box),
                 **facts,
             }
+            if digest_all and CONTENT not in record:
+                record[CONTENT] = content_text(share_on_disk(new, part, unit, record))
             status = new.read_status(part, unit, record)
             record |= {
                 "runs": int(np.isin(status, (DONE, FAILED)).sum()),
@@ -107,6 +131,18 @@ def carry_over(old: SweepStore, new: SweepStore) -> None:
             if _volume(boxes) < _volume([box]):
                 record["boxes"] = [[list(ends) for ends in was] for was in boxes]
             new.journal.append(record)
+
+
+def _seconds(place: _Placement, sources: Sequence[str], records: Mapping[str, Any], box: Box) -> float:
+    """Return the seconds of work in a new unit: of each old one, the share that lies in it."""
+    total = 0.0
+    for name in sources:
+        whole = place.forward(place.old.layout.box(unit_of_name(name)))
+        shared = intersection(whole, box)
+        if shared is not None:
+            seconds = float(records.get(name, {}).get("seconds", 0.0))
+            total += seconds * _volume([shared]) / _volume([whole])
+    return round(total, 3)
 
 
 def _volume(boxes: Sequence[Box]) -> int:
@@ -152,14 +188,34 @@ def _linked(
         return None
     line = old.journal.units(place.old.name)[sources[0]]
     was, now = f"{place.old.prefix}{sources[0]}", new.work_name(place.new, unit)
-    if PACK in line:
+    facts = [CONTENT, "digest", "tables"]
+    if PACK in line and place.new.name in new.merged_later:
         _link(old.folder / pack_name(was), new.folder / pack_name(now))
+        facts += [PACK, SIZES]
+    elif PACK in line:
+        _unpack(old, new, place, source, unit, line)
     else:
         for name in variable_table(place.new):
             _link(old.files.chunk_file(name, source), new.files.chunk_file(name, unit))
     for table in line.get("tables", {}):
         _link(old.folder / part_name(table, was), new.folder / part_name(table, now))
-    return {name: line[name] for name in ("digest", "tables", PACK, SIZES, CONTENT) if name in line}
+    return {name: line[name] for name in facts if name in line}
+
+
+def _unpack(
+    old: SweepStore,
+    new: SweepStore,
+    place: _Placement,
+    source: tuple[int, ...],
+    unit: tuple[int, ...],
+    line: dict[str, Any],
+) -> None:
+    """Write the chunks of a pack as files of their own: nothing but chunks is in a finished store."""
+    for name in variable_table(place.new):
+        variable = old.variable(place.old, name, [(source, line)])
+        found = variable.content((*source, *(0 for _ in place.old.tail_of(name))))
+        assert found is not None  # it has a line
+        new.place.write(f"{ZARR_NAME}/{new.files.chunk_name(name, unit)}", found[1])
 
 
 def _link(source: Path, target: Path) -> None:

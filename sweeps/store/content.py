@@ -111,14 +111,20 @@ def store_content(store: SweepStore, *, read_all: bool = False) -> str:
         for unit, record in store.done_units(part):
             told = record.get(CONTENT)
             if read_all or record.get("rewriting") or not isinstance(told, str):
-                total += _share_on_disk(store, part, unit, record)
+                total += share_on_disk(store, part, unit, record)
             else:
                 total += int(told, 16)
     return content_text(total)
 
 
-def _share_on_disk(store: SweepStore, part: Part, unit: tuple[int, ...], record: dict[str, Any]) -> int:
+def share_on_disk(store: SweepStore, part: Part, unit: tuple[int, ...], record: dict[str, Any]) -> int:
+    """Make a unit's share from the values on disk, held against its line in the journal.
+
+    Raises
+    ------
+    StoreError
+    """
     start, stop = part.layout.box(unit)[-1]
     arrays = store.read_unit(part, unit, record)
     digests = unit_share(part, part.layout.cells(unit), part.seeds[start:stop], arrays)
-    return digests.share(store.done_mask(part, unit))
+    return digests.share(store.done_mask(part, unit, record))

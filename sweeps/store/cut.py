@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..execute.plan import CELLS, Part, most_unit_runs
+from ..execute.plan import CELLS, Part, guessed_run_seconds, most_unit_runs
 from ..execute.units import choose_chunks
 from ..spec.spec import SweepSpec
 
 MOST_UNITS = 64  # of a part, which are left as they are
 MERGED_UNITS = 32  # of a part that had more, about, unless they would be too large
+MERGED_SECONDS = 60.0  # of work in a merged unit, about: what a kill may lose when the store is extended
 
 
 def merged_parts(spec: SweepSpec, parts: Sequence[Part]) -> list[Part]:
@@ -29,6 +30,8 @@ def _merged(spec: SweepSpec, part: Part) -> Part:
     if part.layout.count <= MOST_UNITS:
         return part
     *cells, seeds = part.layout.shape
-    runs = max(int(np.prod(part.layout.chunks)), -(-int(np.prod(part.layout.shape)) // MERGED_UNITS))
+    few = -(-int(np.prod(part.layout.shape)) // MERGED_UNITS)
+    short = int(MERGED_SECONDS / guessed_run_seconds(spec.base, spec.design))
+    runs = max(int(np.prod(part.layout.chunks)), min(few, short))
     merged = part.with_chunks(choose_chunks(cells, seeds, min(runs, most_unit_runs(spec))))
     return merged if merged.layout.count <= part.layout.count // 2 else part

@@ -74,6 +74,17 @@ class StoredVariable:
         Raises
         ------
         StoreError
+            As :meth:`content`.
+        """
+        found = self.content(place)
+        return None if found is None else self._decoded(*found)
+
+    def content(self, place: Places) -> tuple[str, bytes] | None:
+        """Read the bytes of one chunk, and the name of their file; None if its unit is not done.
+
+        Raises
+        ------
+        StoreError
             If the file is not there, or is not the one that the journal tells of.
         """
         unit = place[: len(place) - self._tail]
@@ -90,7 +101,7 @@ class StoredVariable:
                 what = f"cannot be read: {error.strerror}"
                 continue
             if digest_of(content) == digest:
-                return self._decoded(file, content)
+                return file, content
             what = CHANGED
         raise refusal(self.folder, file, what, self.opened_as)
 

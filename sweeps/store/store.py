@@ -130,9 +130,9 @@ class SweepStore:
             for unit in part.layout.units():
                 yield part, unit
 
-    def done_mask(self, part: Part, unit: Sequence[int]) -> np.ndarray:
-        """Tell which runs of a unit the journal calls done: bool (cells, seeds)."""
-        return done_mask(part, unit, self.journal.units(part.name).get(unit_name(unit)))
+    def done_mask(self, part: Part, unit: Sequence[int], record: dict[str, Any] | None = None) -> np.ndarray:
+        """Tell which runs of a unit the journal (or `record`) calls done: bool (cells, seeds)."""
+        return done_mask(part, unit, record or self.journal.units(part.name).get(unit_name(unit)))
 
     def variable(self, part: Part, name: str, units: Iterable[tuple[Sequence[int], Any]]) -> StoredVariable:
         """Return a variable to be read; `units` are the units to be read, with their lines in the journal."""
