@@ -93,7 +93,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
     else:
         click.echo(str(found))
         if content:
-            click.echo(f"content {content}: the same for every store of the same runs", err=True)
+            click.echo(f"content {content}: that of all stores of these runs", err=True)
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
     for line in remarks(dataset):
