@@ -113,6 +113,7 @@ def command(spec: str | None, **options: Any) -> int:
 def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     from ..execute.progress import progress_for_terminal
     from ..runs.many import Cancelled
+    from ..store.folder_content import content_of_folder
     from ..store.writing import StopAtFailure, run_into_store
     from ..sweep.refine import run_refined
     from .signals import stop_at_safe_point
@@ -147,6 +148,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except StopAtFailure:
             note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
             raise Stopped(note, 1) from None
-    code = print_result(dataset, folder, as_json=options["as_json"])
+    content = content_of_folder(folder) if options["as_json"] else ""
+    code = print_result(dataset, folder, as_json=options["as_json"], content=content)
     progress.note(f"store: {folder}\nto look at it: {shlex.join([program(), 'report', str(folder)])}")
     return code

@@ -72,8 +72,8 @@ def tell_compiling(config: Any, quiet: bool) -> None:
         click.echo(COMPILING, err=True)
 
 
-def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
-    """Print a result's table, or its facts as JSON; gives the exit code: 1 if runs failed."""
+def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = "") -> int:
+    """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
     from ..results.frontier import frontier
 
     status = dataset["status"].values
@@ -84,6 +84,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
             "store": str(folder),
             "fingerprint": dataset.attrs["fingerprint"],
             "complete": bool(dataset.attrs["complete"]),
+            **({"content": content} if content else {}),
             "runs": counts,
             "drift_per_version": found.drift_per_version,
             "baseline": found.baseline or None,
@@ -92,6 +93,8 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
         click.echo(json_text(facts))
     else:
         click.echo(str(found))
+        if content:
+            click.echo(f"content {content}: that of all stores of these runs", err=True)
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
     for line in remarks(dataset):
