@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -17,11 +17,25 @@ from .config_flags import (
 )
 from .custom_argument import custom_option, read_custom
 from .failures import Stopped
+from .option_groups import GroupedCommand, Themes
 from .shared import INTERRUPTED_NOTE, executor_of, print_result, program, this_command
 from .spec_arguments import spec_from_arguments
 
 
+class _RunCommand(GroupedCommand):
+    themes: ClassVar[Themes] = {
+        "What is swept": (
+            "axis", "preset", "knobs", "seeds", "where", "until", "baseline", "windows", "custom",
+        ),
+        "What is kept, and where": ("name", "results", "store", "tables", "masks"),
+        "How it runs": ("threads", "executor", "dask", "runs_per_unit", "dry_run"),
+        "Going on with a store": ("retry_failed", "fail_fast", "rerun"),
+        "Output": ("as_json", "quiet", "help"),
+    }  # fmt: skip
+
+
 @click.command(
+    cls=_RunCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 some runs failed, 2 usage, 3 cannot resume, 130/143 interrupted.",
 )
@@ -43,7 +57,11 @@ from .spec_arguments import spec_from_arguments
 )
 @click.option("--name", metavar="TEXT", help="Name of the result.")
 @click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    help="Where results lie.",
+    show_default=True,
 )
 @click.option(
     "--store", type=click.Path(path_type=Path), help="The folder of this result; a larger spec extends it."
@@ -59,7 +77,11 @@ from .spec_arguments import spec_from_arguments
 )
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option(
-    "--executor", type=click.Choice(["threads", "serial"]), default="threads", help="Where runs are done."
+    "--executor",
+    type=click.Choice(["threads", "serial"]),
+    default="threads",
+    help="Where runs are done.",
+    show_default=True,
 )
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--runs-per-unit", type=click.IntRange(min=1), help="Runs of a unit of work, for a new store.")

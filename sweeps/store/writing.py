@@ -21,12 +21,14 @@ from ..execute.rounds import run_rounds
 from ..execute.threads import run_units
 from ..execute.units import unit_name
 from ..execute.work import Failure, Todo, UnitWork, runs_of, tell_failures
+from ..results.cells import not_recorded_note
 from ..runs.status import DONE, FAILED
 from ..spec.spec import SweepSpec
 from ..spec.stopping import Rule, parse_rule
 from .cluster import run_stored_on_cluster
 from .lock import StoreLock
 from .place import refuse_links
+from .recorded import unrecorded_names
 from .resume import drop_kept, keep_old, make_ready, refuse_older
 from .run_record import note_run, versions
 from .store import SweepStore, create_store, open_sweep
@@ -184,6 +186,7 @@ class StoredRun:
         todo = self._todo()
         if not todo and store.complete:
             return
+        self._note_unrecorded()
         with note_run(store.place, units=len(todo)):
             store.reopen()
             if todo or store.spec.until is not None:
@@ -204,6 +207,12 @@ class StoredRun:
                 self.progress.note(
                     f"store: was made with {name.replace('_version', '')} {then}, this is {now}"
                 )
+
+    def _note_unrecorded(self) -> None:
+        if missing := unrecorded_names(self.store.parts):
+            self.progress.note(
+                f"store: {not_recorded_note(missing)}, nor for what is added; --rerun records it"
+            )
 
     def _todo(self) -> Todo:
         """Return the units with runs still to do, and which."""
