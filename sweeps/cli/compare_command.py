@@ -20,8 +20,8 @@ Fields of the pipeline given as flags change the workload of all systems. Left o
 \b
 Examples:
   lagsweep compare areal verl_fully_async prime_rl
-  lagsweep compare areal:max_head_offpolicyness=1 areal:max_head_offpolicyness=4
-  lagsweep compare skyrl tinker --rollout-workers 512 --report comparison.html
+  lagsweep compare areal areal:max_head_offpolicyness=4
+  lagsweep compare skyrl tinker --report comparison.html
 """
 
 

@@ -14,6 +14,7 @@ from lagsweep.sweeps.compare.systems import DEFAULT_WORKLOAD
 from lagsweep.sweeps.config.config import PipelineConfig
 from lagsweep.sweeps.config.engine import Engine
 from lagsweep.sweeps.laws.lengths import LengthLaw
+from lagsweep.sweeps.spec.axes import checked_value
 
 FIELDS = PipelineConfig.model_fields
 COMMANDS = ["run", "simulate", "compare"]
@@ -74,9 +75,8 @@ def test_defaults_and_units_are_those_of_the_configuration():
 @pytest.mark.parametrize("field", [name for name in FIELDS if name not in ("response_length", "engine")])
 def test_a_default_as_it_is_shown_is_the_default_when_typed(field):
     typed = read_text(field, default_text(FIELDS[field]), f"--{field}")
-    given = {} if field == "limits" else {field: typed}
 
-    assert getattr(PipelineConfig.model_construct(**given), field, ()) == FIELDS[field].default
+    assert checked_value(field, typed, f"--{field}") == FIELDS[field].default
 
 
 def test_defaults_of_a_comparison_are_its_workload():
