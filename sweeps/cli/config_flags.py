@@ -75,7 +75,7 @@ def default_text(field: FieldInfo) -> str:
     >>> from lagsweep import PipelineConfig
     >>> fields = PipelineConfig.model_fields
     >>> default_text(fields["duration_seconds"]), default_text(fields["limits"])
-    ('120', 'none')
+    ('120', '[]')
     """
     if field.is_required():
         return "required"
@@ -88,10 +88,12 @@ def written_value(value: Any) -> str:
     Examples
     --------
     >>> [written_value(value) for value in (None, True, 120.0, 7000, (), "fifo")]
-    ['none', 'true', '120', '7000', 'none', 'fifo']
+    ['none', 'true', '120', '7000', '[]', 'fifo']
     """
-    if value is None or value == ():
+    if value is None:
         return "none"
+    if value == ():
+        return "[]"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):  # a law in its short form

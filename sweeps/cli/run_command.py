@@ -125,6 +125,18 @@ def command(spec: str | None, **options: Any) -> int:
     return _run(sweep, folder, options)
 
 
+def _name_cost(sweep: Any, folder: Path, options: dict[str, Any], progress: Any) -> None:
+    """Say what a long or large run will take, before it starts: on threads of this machine alone."""
+    if options["quiet"] or options["dask"] or options["rerun"] or sweep.custom is not None:
+        return
+    from ..sweep.dry_run import named_beforehand
+
+    threads = 1 if options["executor"] == "serial" else options["threads"]
+    cost = named_beforehand(sweep, folder, options["runs_per_unit"], threads=threads, progress=progress)
+    if cost:
+        progress.note(cost)
+
+
 def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     from ..execute.progress import progress_for_terminal
     from ..runs.many import Cancelled
@@ -135,6 +147,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     with stop_at_safe_point() as stop:
         try:
             progress.note(f"store: {folder}")
+            _name_cost(sweep, folder, options, progress)
             # Rules of Python hold a lock that threads share, so each thread gets a process.
             name = "processes" if sweep.custom and options["executor"] == "threads" else options["executor"]
             with executor_of(name, options["dask"], options["threads"]) as executor:

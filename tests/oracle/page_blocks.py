@@ -1,8 +1,8 @@
 """The fenced blocks of a page, and how each kind is run: Python, transcripts, commands, TOML.
 
 A comment above a block may say what is done otherwise: ``<!-- not run: REASON -->`` or, for commands,
-``<!-- run smaller: [COMMAND] FLAGS -->``, flags that are added (to one of the commands, if it is named) so that
-it takes seconds; then no output is compared.
+``<!-- run smaller: [COMMAND] FLAGS -->``: flags that are added, to one of the commands if it is named, so
+that it takes seconds. Then no output is compared.
 """
 
 from __future__ import annotations
