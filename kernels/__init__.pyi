@@ -91,6 +91,9 @@ from .recovery import (
     scale_mtbf_seconds as scale_mtbf_seconds,
 )
 from .staleness import (
+    drift_from_clip_fraction as drift_from_clip_fraction,
+    drift_from_ess as drift_from_ess,
+    drift_from_kl as drift_from_kl,
     effective_sample_size as effective_sample_size,
     ess_report as ess_report,
     expected_normalized_ess as expected_normalized_ess,
@@ -103,6 +106,7 @@ from .staleness import (
     pareto_khat as pareto_khat,
     policy_lag as policy_lag,
     rollout_ess as rollout_ess,
+    sequence_drift as sequence_drift,
     sequence_importance_weights as sequence_importance_weights,
     sequence_lag as sequence_lag,
     sequence_log_weights as sequence_log_weights,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ ELSEWHERE = {
     "reading-results-in-python.md": "tests/test_reading_results.py",
 }
 COMMANDS_ELSEWHERE = {"presets.md": "tests/sweeps/test_questions.py"}
-NOT_RUN = 5  # blocks in all: one more is a decision
+NOT_RUN = 6  # blocks in all: one more is a decision
 SLOW = {"README.md", "choosing-settings.md", "lab.md", "report-and-recommend.md", "sweeps.md"}
 
 
@@ -114,3 +116,39 @@ class TestTheRunnerItself:
 
     def test_a_fence_without_a_kind(self, tmp_path):
         assert self.block(tmp_path, "```\nwhat is this\n```\n").role == "unknown"
+
+
+class TestTheIndex:
+    INDEX = ROOT / "docs" / "README.md"
+
+    def lines(self):
+        return re.findall(
+            r"^- \[[^\]]+\]\(([\w-]+\.md)\): (.+)$", self.INDEX.read_text(encoding="utf-8"), re.M
+        )
+
+    def test_every_page_is_there_once(self):
+        listed = [page for page, _ in self.lines()]
+
+        assert sorted(listed) == sorted(
+            page.name for page in PAGES if page.parent.name == "docs" and page != self.INDEX
+        )
+
+    def test_each_has_one_line_that_says_what_it_is(self):
+        text = self.INDEX.read_text(encoding="utf-8")
+
+        assert all(20 < len(words) < 130 for _, words in self.lines())
+        assert text.count("\n- ") == len(self.lines())
+        assert "(docs/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_notebook_opens_with_the_extra_that_the_page_names():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    page = (ROOT / "docs" / "students.md").read_text(encoding="utf-8")
+
+    assert any(need.startswith("jupyterlab") for need in extras["jupyter"])
+    assert "'.[jupyter]'" in page
+    assert (ROOT / "examples" / "lab.ipynb").is_file()
+    # One question for each section of the course.
+    assert re.findall(r"^## (\d+)\. .+", page, re.M) == [str(number) for number in range(1, 11)]

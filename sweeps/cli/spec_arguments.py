@@ -63,6 +63,10 @@ def spec_from_arguments(
     if name in examples and (path.parent == Path() or path.parent.name == "examples"):
         with resources.as_file(examples[name]) as file:
             return read_spec_file(file, **changes)
+    if path.suffix == ".toml":
+        raise ConfigError(
+            "SPEC", "must be a file that is there", source, "Relative paths start at this folder."
+        )
     hint = nearest(name, examples) or f"Shipped examples: {', '.join(sorted(examples))}."
     raise ConfigError("SPEC", "must be a TOML file or a shipped example", source, hint)
 
