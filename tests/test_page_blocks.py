@@ -45,9 +45,12 @@ def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch, capfd):
     if page.name in INPUTS:
         INPUTS[page.name](names)
     capfd.readouterr()
-    for block in to_run(page):
+    blocks = blocks_of(page)
+    for block, after in zip(blocks, [*blocks[1:], None]):
+        if block.role in ("not run", "output"):
+            continue
         if block.role == "code":
-            run_code(block, names)
+            run_code(block, names, after)
         elif block.role == "transcript":
             run_transcript(block, names)
         elif block.role == "commands" and page.name in COMMANDS_ELSEWHERE:
@@ -107,6 +110,13 @@ class TestTheRunnerItself:
 
         with pytest.raises(AssertionError, match="Expected"):
             run_transcript(block, {})
+
+    def test_printed_lines_that_are_not_those_shown(self, tmp_path):
+        page = tmp_path / "page.md"
+        page.write_text("```python\nprint(1)\n```\n\n```text\n2\n```\n", encoding="utf-8")
+
+        with pytest.raises(AssertionError, match=r"page.md:5: not printed: '2'"):
+            run_code(blocks_of(page)[0], {}, blocks_of(page)[1])
 
     def test_a_table_that_trains_nothing(self, tmp_path):
         block = self.block(tmp_path, "```toml\n[base]\nduration_seconds = 10\n```\n")

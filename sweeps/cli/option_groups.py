@@ -110,9 +110,9 @@ class GroupedCommand(click.Command):
         flags = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
         of_fields = [one for one in flags if isinstance(one, FieldOption)]
         of_fields.sort(key=lambda one: order.index(one.field) if one.field in order else len(order))
-        for option in of_fields:
-            record = option.record(ctx, defaults)
-            head = ENGINE_THEME if option.field.startswith("engine") else places.get(option.field, REST)
+        for field in of_fields:
+            record = field.record(ctx, defaults)
+            head = ENGINE_THEME if field.field.startswith("engine") else places.get(field.field, REST)
             fields[head] += [record] if record else []
         for option in flags:
             record = None if isinstance(option, FieldOption) else option.get_help_record(ctx)

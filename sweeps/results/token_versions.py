@@ -72,9 +72,9 @@ def token_version_ess(ds: xarray.Dataset) -> xarray.Dataset:
     drift = spec.base.drift_per_version if name is None else ds[name].astype(np.float64)
     done = ds["status"] == DONE
     low = ds["mean_expected_normalized_ess"].where(done)
-    high = np.maximum(low, np.exp(-(drift**2) * ds["mean_end_lag"]).where(done))
+    last: xarray.DataArray = xarray.apply_ufunc(np.exp, -(drift**2) * ds["mean_end_lag"])
     # Level 1 reports no lag of the last token: there every token has the version of the start.
-    high = high.where(_goes_on(ds, spec) & high.notnull(), low)
+    high = last.where(_goes_on(ds, spec) & (last > low), low)
     tokens = ds["trained_tokens_per_second"].where(done)
     found = {
         LOW: (low, "1", "expected normalized ESS, every token with its rollout's first version"),

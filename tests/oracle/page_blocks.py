@@ -89,12 +89,14 @@ def commands_of(block: Block) -> list[tuple[list[str], list[str]]]:
     return [(shlex.split(line, comments=True), shown) for line, shown in found]
 
 
-def run_code(block: Block, names: dict[str, Any]) -> str:
-    """Execute a block of Python; returns what it printed."""
+def run_code(block: Block, names: dict[str, Any], shown: Block | None = None) -> None:
+    """Execute a block of Python; what it printed must be what the block after it shows, if that is output."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile("\n" * block.line + block.body, block.page, "exec"), names)
-    return printed.getvalue()
+    if shown is not None and shown.role == "output" and not shown.mark and printed.getvalue():
+        gone = _missing_line(shown.body.splitlines(), printed.getvalue().splitlines())
+        assert gone is None, f"{block.page}:{shown.line}: not printed: {gone!r}\n{printed.getvalue()}"
 
 
 def run_transcript(block: Block, names: dict[str, Any]) -> None:
