@@ -60,7 +60,7 @@ def drift_from_ess(
     Examples
     --------
     >>> round(drift_from_ess(0.9704, ess_at_lag_0=0.9964), 3)
-    0.162
+    0.163
     >>> drift_from_ess([1.0, 0.96], lag=2).round(3).tolist()
     [0.0, 0.143]
     """
@@ -69,7 +69,7 @@ def drift_from_ess(
     without = real_numbers("ess_at_lag_0", ess_at_lag_0, above=0, maximum=1)
     ess, versions, without = broadcast(normalized_ess=ess, lag=versions, ess_at_lag_0=without)
     ratio = np.minimum(ess / without, 1.0)
-    return plain(np.sqrt(-np.log(ratio) / versions))
+    return plain(np.sqrt(np.abs(np.log(ratio)) / versions))
 
 
 @within_float64
@@ -121,9 +121,9 @@ def drift_from_clip_fraction(fraction: ArrayLike, clip_range: ArrayLike, lag: Ar
     Examples
     --------
     >>> round(drift_from_clip_fraction(0.25, 0.2), 3)
-    0.175
+    0.176
     >>> drift_from_clip_fraction([0.0, 0.5], 0.2).round(3).tolist()
-    [0.0, 0.304]
+    [0.0, 0.3]
     """
     share = real_numbers("fraction", fraction, minimum=0, maximum=MOST_SHARE)
     width = real_numbers("clip_range", clip_range, above=0, maximum=MOST_SHARE)

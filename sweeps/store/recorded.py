@@ -72,9 +72,10 @@ def unrecorded_names(parts: Sequence[Part]) -> list[str]:
 
     Examples
     --------
-    >>> from lagsweep import PipelineConfig, SweepSpec
+    >>> from lagsweep import PipelineConfig
     >>> from lagsweep.sweeps.execute.plan import plan_parts
-    >>> parts = plan_parts(SweepSpec.from_axes(PipelineConfig(), {}, seeds=1))
+    >>> from lagsweep.sweeps.spec.make import make_spec
+    >>> parts = plan_parts(make_spec(PipelineConfig(), {}, 1))
     >>> unrecorded_names([parts[0].without({"mean_lag"})])
     ['mean_lag']
     """
