@@ -9,8 +9,8 @@ sweep's own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -59,6 +59,8 @@ class Part:
     windows : Windows
     custom : CustomIdentity, optional
         Which rules and metrics of the user's own its runs have.
+    unrecorded : frozenset of str
+        Metrics that are not kept: a store from before they were has none for what is added to it either.
     """
 
     name: str
@@ -72,11 +74,13 @@ class Part:
     keep_lag_counts: bool
     windows: Windows = NO_WINDOWS
     custom: CustomIdentity | None = None
+    unrecorded: frozenset[str] = frozenset()
 
     @property
     def variables(self) -> tuple[Metric, ...]:
-        """Its metrics, and those of windows where it has some."""
-        return (*self.metrics, *(WINDOW_METRICS if self.windows.count else ()))
+        """The metrics that are kept, and those of windows where it has some."""
+        all_of_them = (*self.metrics, *(WINDOW_METRICS if self.windows.count else ()))
+        return tuple(metric for metric in all_of_them if metric.name not in self.unrecorded)
 
     def tail_of(self, variable: str) -> tuple[int, ...]:
         """Return the sizes of a variable's dimensions after the seeds: lags, or windows."""
@@ -106,9 +110,11 @@ class Part:
 
     def with_chunks(self, chunks: Sequence[int]) -> Part:
         """Return the same part cut into other units."""
-        layout = Layout(self.layout.shape, tuple(chunks))
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Part(**{**fields, "layout": layout})
+        return replace(self, layout=Layout(self.layout.shape, tuple(chunks)))
+
+    def without(self, metrics: Iterable[str]) -> Part:
+        """Return the same part that keeps no values of some metrics."""
+        return replace(self, unrecorded=frozenset(metrics))
 
 
 def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:

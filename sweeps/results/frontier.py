@@ -17,7 +17,15 @@ from ...kernels.pipeline.metrics import with_nan
 from ..checks import confidence_of, text_of
 from ..runs.status import DONE
 from ..spec.carried import spec_of
-from .cells import axis_names, cell_coordinates, cell_values, find_cell, halted_runs
+from .cells import (
+    axis_names,
+    cell_coordinates,
+    cell_values,
+    find_cell,
+    halted_runs,
+    not_recorded,
+    recorded_values,
+)
 from .frontier_table import frontier_text
 
 if TYPE_CHECKING:
@@ -86,11 +94,17 @@ SHOWN = (
 )
 
 
-def _cell_table(ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float) -> dict[str, np.ndarray]:
-    """Average each metric over the seeds of each cell."""
+def _cell_table(
+    ds: xarray.Dataset, metrics: tuple[str, ...], compared: tuple[str, ...], confidence: float
+) -> dict[str, np.ndarray]:
+    """Average each metric over the seeds of each cell; what is compared must be recorded."""
     cells, axes = cell_coordinates(ds, numeric=True)
-    values = {name: cell_values(ds, name) for name in (*metrics, "updates", "trained_rollouts")}
+    values = {name: cell_values(ds, name) for name in compared}
+    beside = (*metrics, "updates", "trained_rollouts")
+    values |= {name: recorded_values(ds, name) for name in beside if name not in values}
     columns = {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
+    done = ds["status"].transpose(..., "seed").values == DONE
+    columns["runs"] = done.reshape(len(cells), -1).sum(axis=-1)
     columns["halted_runs"] = np.sum(halted_runs(ds), axis=-1)
     return columns
 
@@ -106,7 +120,6 @@ def _averaged(
         values["trained_rollouts"], updates, out=np.full(updates.shape, np.nan), where=updates > 0
     )
     columns["rollouts_per_batch"], _ = mean_interval(rollouts, confidence)
-    columns["runs"] = np.sum(~np.isnan(updates), axis=-1)
     return columns
 
 
@@ -121,11 +134,16 @@ def baseline_row(
     if "baseline_status" not in ds or ds["baseline_status"].dims != ("seed",):
         return None
     done = ds["baseline_status"].values == DONE
-    names = (*metrics, "updates", "trained_rollouts")
-    values = {
-        name: np.where(done, with_nan(name, ds[f"baseline_{name}"].values), np.nan)[None] for name in names
-    }
-    return {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
+    nothing = np.full(done.shape, np.nan)
+
+    def values_of(name: str) -> np.ndarray:
+        stored = f"baseline_{name}"
+        values = nothing if stored in not_recorded(ds) else with_nan(name, ds[stored].values)
+        return np.where(done, values, np.nan)[None]
+
+    values = {name: values_of(name) for name in (*metrics, "updates", "trained_rollouts")}
+    row = {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
+    return {**row, "runs": float(done.sum())}
 
 
 def baseline_values(ds: xarray.Dataset, metric: str, rows: Sequence[int]) -> np.ndarray | None:
@@ -181,7 +199,7 @@ def frontier(
     text_of("throughput", throughput, "Name a metric.")
     text_of("ess", ess, "Name a metric.")
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
-    columns = _cell_table(ds, metrics, confidence)
+    columns = _cell_table(ds, metrics, (throughput, ess), confidence)
     columns["on_frontier"] = nondominated(columns[throughput], columns[ess])
     frame = pl.DataFrame({name: pl.Series(name, values) for name, values in columns.items()})
     frame = frame.sort(throughput, descending=True, nulls_last=True)

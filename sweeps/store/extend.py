@@ -64,19 +64,25 @@ def extend_store(
     else:
         # What does not hold now must not get a new digest that it fits.
         make_ready(store, progress)
+    cut = _cut(store, union, unit_runs, anew=rerun)
+    if len(cut) < len(store.parts):
+        progress.note("store: its baseline has no meaning beside what is added, and is left out")
 
     def fill(larger: SweepStore) -> None:
         if not rerun:
             carry_over(store, larger)
 
-    return replace_store(store, lock, union, _cut(store, union, unit_runs), fill)
+    return replace_store(store, lock, union, cut, fill)
 
 
-def _cut(store: SweepStore, union: SweepSpec, unit_runs: int | None) -> list[Part]:
+def _cut(store: SweepStore, union: SweepSpec, unit_runs: int | None, *, anew: bool) -> list[Part]:
     """Choose the units: the store's, unless the sweep has outgrown them or others are asked for."""
     parts = []
-    for part in plan_parts(union, unit_runs):
-        old = store.part(part.name)
+    for whole in plan_parts(union, unit_runs):
+        old = store.part(whole.name)
+        # What the store has not, what is added has not either: half a column would read as a whole one.
+        held = {metric.name for metric in (whole if anew else old).variables}
+        part = whole.without(metric.name for metric in whole.variables if metric.name not in held)
         kept = [old.layout.chunks[old.dims.index(dim)] if dim in old.dims else 1 for dim in part.dims]
         outgrown = np.prod(part.layout.chunks) > _LARGER_UNITS * np.prod(kept)
         parts.append(part if outgrown or unit_runs is not None else part.with_chunks(kept))

@@ -50,6 +50,7 @@ from .opening import check_schema, open_files, open_journal, stored_chunks, stor
 from .packs import pack_name, packed, slice_of
 from .place import Place, beside, identity_of
 from .proof import ZARR_NAME, StoredVariable, digest_at
+from .recorded import UNRECORDED, unrecorded
 from .tables import TABLES_NAME, write_unit_tables
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ class SweepStore:
         self.spec = stored_spec(self.attributes, folder)
         if same_law:
             check_law(self.spec, str(self.attributes.get("law_digest")))
-        self.parts = [part.with_chunks(stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
+        self.journal = open_journal(folder, self.spec)
+        planned = [part.with_chunks(stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
+        self.parts = [part.without(unrecorded(self.files, part, self.journal)) for part in planned]
         variables = []
         for part in self.parts:
             for name, (dtype, _, _) in variable_table(part).items():
@@ -102,7 +105,6 @@ class SweepStore:
         cut = zip(merged_parts(self.spec, self.parts), self.parts)
         self.merged_later = {own.name for later, own in cut if later.layout != own.layout}
         self.files.members = {*variables, *coordinate_table(self.spec)}
-        self.journal = open_journal(folder, self.spec)
 
     @cached_property
     def place(self) -> Place:
@@ -332,11 +334,13 @@ def fill_folder(folder: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
 def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
     """Return the journal's first line."""
     units = {part.name: part.layout.count for part in parts}
+    left_out = {part.name: sorted(part.unrecorded) for part in parts if part.unrecorded}
     return {
         "kind": CREATED,
         "fingerprint": spec.fingerprint,
         "schema": results.SCHEMA_VERSION,
         "units": units,
+        **({UNRECORDED: left_out} if left_out else {}),
     }
 
 

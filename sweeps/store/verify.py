@@ -24,6 +24,7 @@ from ..execute.progress import Progress
 from ..execute.threads import checked_threads
 from ..execute.units import unit_name, unit_of_name
 from ..results import dataset as results
+from ..results.cells import not_recorded_note
 from ..results.dataset import coordinate_table, variable_table
 from ..runs.status import EXCLUDED, NOT_RUN
 from .arrays import METADATA_NAME, digest_of
@@ -33,6 +34,7 @@ from .metadata import metadata_problems
 from .packs import PACKS_NAME, read_slice, slice_of
 from .place import CHANGED, MISSING, UNFINISHED, files_inside
 from .proof import digests_of, unit_files, whole_while_rewritten
+from .recorded import unrecorded_names
 from .store import SPEC_NAME, SweepStore, done_mask
 from .tables import TABLES_NAME, file_digest, part_file, wanted_tables
 from .units import known_as
@@ -97,6 +99,8 @@ def verify_store(
         report.add(kind, name, what)
     if any(finding.kind == "metadata" and finding.where != METADATA_NAME for finding in report.findings):
         return report  # chunks mean nothing under wrong metadata
+    if lost := unrecorded_names(store.parts):
+        report.notes.append(not_recorded_note(lost))
     _check_spec_file(store, report)
     _check_files(store, report)
     _check_journal(store, report)

@@ -18,6 +18,7 @@ from ..execute.rounds import run_rounds
 from ..execute.threads import run_units
 from ..execute.units import unit_name
 from ..execute.work import Failure, Todo, UnitWork, runs_of, tell_failures
+from ..results.cells import not_recorded_note
 from ..runs.status import DONE, FAILED
 from ..spec.spec import SweepSpec
 from ..spec.stopping import Rule, parse_rule
@@ -25,6 +26,7 @@ from .cluster import run_stored_on_cluster
 from .lock import StoreLock
 from .merge import is_merged, merge_units
 from .place import faults_of_the_machine, refuse_links
+from .recorded import unrecorded_names
 from .resume import drop_kept, keep_old, make_ready, refuse_older
 from .run_record import note_run, versions
 from .store import SweepStore, create_store, open_sweep
@@ -170,6 +172,7 @@ class StoredRun:
 
     def _complete(self, todo: Todo) -> None:
         store = self.store
+        self._note_unrecorded()
         with note_run(store.place, units=len(todo)):
             store.reopen()
             if todo or store.spec.until is not None:
@@ -191,6 +194,12 @@ class StoredRun:
                 self.progress.note(
                     f"store: was made with {name.replace('_version', '')} {then}, this is {now}"
                 )
+
+    def _note_unrecorded(self) -> None:
+        if missing := unrecorded_names(self.store.parts):
+            self.progress.note(
+                f"store: {not_recorded_note(missing)}, nor for what is added; --rerun records it"
+            )
 
     def _todo(self) -> Todo:
         """Return the units with runs still to do, and which."""

@@ -67,6 +67,7 @@ CALLS: dict[str, list[str]] = {
     "ledger kv": ["--layers", "32", "--kv-heads", "8", "--head-dim", "128"],
     "ledger sync": ["--model", "{folder}/config.json", "--gigabytes-per-second", "50"],
     "ledger checkpoint": ["--checkpoint-seconds", "60", "--mtbf-seconds", "3600"],
+    "ledger drift": ["--token-ess", "0.97", "--tokens", "1000"],
     "validate": ["{folder}/records.jsonl"],
     "drill": ["--before", "2", "--after", "2"],
     "presets": ["areal"],
