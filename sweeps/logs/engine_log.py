@@ -81,7 +81,7 @@ def _engines() -> dict[str, dict[str, Any]]:
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 
-def read_engine_samples(
+def read_engine_log(
     path: Any,
     *,
     engine: str | None = None,
@@ -115,7 +115,7 @@ def read_engine_samples(
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "engine.csv"
     >>> _ = path.write_text("t_s,#running-req,#token,gen throughput (token/s)\\n0,8,900,80\\n5,8,1300,78\\n")
-    >>> log = read_engine_samples(path)
+    >>> log = read_engine_log(path)
     >>> log.engine, log.frame["cache_tokens"].to_list()
     ('sglang', [900.0, 1300.0])
     """
@@ -150,6 +150,9 @@ def read_engine_samples(
         tuple(findings),
         raw.source,
     )
+
+
+read_engine_samples = read_engine_log
 
 
 def _kept_rows(raw: RawTable, where: Any) -> RawTable:

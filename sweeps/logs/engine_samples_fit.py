@@ -76,6 +76,12 @@ class EngineSamplesFit:
     kept_rows: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """Write the step's parts with their intervals, or why there are none, in 80 columns."""
+        from .text import engine_samples_text
+
+        return engine_samples_text(self)
+
     @property
     def refused(self) -> str:
         """Return why there is no fit, in one text; empty if there is one."""
@@ -104,7 +110,7 @@ def fit_engine_samples(log: EngineLog) -> EngineSamplesFit:
     Parameters
     ----------
     log : EngineLog
-        As :func:`read_engine_samples` gives.
+        As :func:`read_engine_log` gives.
 
     Returns
     -------
@@ -120,16 +126,16 @@ def fit_engine_samples(log: EngineLog) -> EngineSamplesFit:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from lagsweep.sweeps.logs.engine_log import read_engine_samples
+    >>> from lagsweep.sweeps.logs.engine_log import read_engine_log
     >>> path = Path(tempfile.mkdtemp()) / "engine.csv"
     >>> rows = [f"{i},{n},{c},{n / (0.01 + 1e-4 * n + 1e-7 * c)}" for i, (n, c) in enumerate(
     ...     (n, c) for n in (4, 8, 16, 32) for c in (1000 * n, 2000 * n, 5000 * n, 5100 * n))]
     >>> _ = path.write_text("seconds,running,cache_tokens,generated_tokens_per_second\\n" + "\\n".join(rows))
-    >>> fit = fit_engine_samples(read_engine_samples(path))
+    >>> fit = fit_engine_samples(read_engine_log(path))
     >>> round(fit.value("step_seconds"), 6), round(fit.value("step_seconds_per_rollout"), 6)
     (0.01, 0.0001)
     """
-    instance("log", log, EngineLog, "Give what read_engine_samples returns.")
+    instance("log", log, EngineLog, "Give what read_engine_log returns.")
     windows = windows_of(log)
     base = EngineSamplesFit(log, windows, (*log.findings, *windows.findings), samples=len(windows))
     refusals = _before(windows)

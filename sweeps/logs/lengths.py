@@ -26,8 +26,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "usage/completion_tokens", "usage/output_tokens",
     ),
     "prompt": (
-        "prompt", "prompt_id", "group", "group_id", "uid", "problem_id", "task_index", "task_id", "task", "item",
-        "question_id", "index",
+        "prompt", "prompt_id", "group", "group_id", "uid", "problem_id", "task_index", "task_id", "task",
+        "item", "question_id", "index",
     ),
     "step": ("step", "global_step", "training_step", "train_step", "rl_step", "_step"),
     "version": (
