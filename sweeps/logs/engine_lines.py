@@ -23,7 +23,7 @@ _SGLANG = re.compile(
 )
 _SGLANG_POOL = re.compile(r"max_total_num_tokens=(\d+)")
 _RANK = re.compile(r"\bDP(\d+)")
-_PAIR = re.compile(r"([#a-zA-Z][^:,]*): ([-+.\deE]+)(?:,|$)")
+_PAIR = re.compile(r"([#a-zA-Z][^:,]*): ([-+]?\d[\d.]*(?:[eE][-+]?\d+)?)(?:,|$)")
 
 
 def engine_records(text: str, name: str) -> list[dict[str, Any]]:

@@ -281,8 +281,11 @@ def _notes(fit: EngineSamplesFit, drawn: np.ndarray, names: list[str]) -> list[s
         found.append(f"{share:.0%} of the samples are far off and were dropped: idle or prefill time")
     if windows.pressed > 0.5 * windows.decoding:
         found.append(_pressed(windows))
-    if windows.accepted:
-        found.append("a step gives several tokens (speculation): seconds are of a step, not of a token")
+    if windows.accepted_tokens > 1:
+        found.append(
+            f"a step gives a request {windows.accepted_tokens:.3g} tokens (speculation): seconds are of a "
+            "step, and those of the engine's file of a token"
+        )
     return found
 
 

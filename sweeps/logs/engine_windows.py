@@ -34,8 +34,8 @@ class Windows:
     decoding, pressed : int
         Samples of decoding alone, whatever ran before, and those of them in which requests waited for room
         in a cache that was nearly full.
-    accepted : bool
-        Whether steps give more than a token, and how many is known.
+    accepted_tokens : float
+        Tokens that a step gives a request, in the middle; 1 without speculation, or where it is not said.
     ranks : int
     findings : tuple of LogFinding
         Which samples were not used, and why.
@@ -47,7 +47,7 @@ class Windows:
     rows: np.ndarray
     decoding: int
     pressed: int
-    accepted: bool
+    accepted_tokens: float
     ranks: int
     findings: tuple[LogFinding, ...]
 
@@ -102,7 +102,7 @@ def windows_of(log: EngineLog) -> Windows:
         rows,
         int(decoding.sum()),
         int(pressed.sum()),
-        bool(np.isfinite(at["accepted_tokens"][rows]).any()),
+        float(np.median(accepted[rows])) if len(rows) else 1.0,
         ranks,
         tuple(found),
     )
