@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels._arguments import choice
 from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
 from ..checks import WholeNumber, checked, mapping_of, text_of
 from .engine_lines import engine_records
@@ -176,9 +177,7 @@ def _kept_rows(raw: RawTable, where: Any) -> RawTable:
 def _engine_named(given: str | None, present: list[str]) -> str:
     known = _engines()
     if given is not None:
-        if given in known:
-            return given
-        raise ConfigError("engine", f"must be one of {', '.join(known)}", given, nearest(given, known))
+        return choice("engine", given, tuple(known))
     marks = {name: sum(bool(matching(mark, present)) for mark in one["marks"]) for name, one in known.items()}
     best = max(marks, key=lambda name: marks[name])
     return best if marks[best] else "plain"
@@ -190,6 +189,7 @@ def _chosen(table: NumberTable, engine: str, given: Mapping[str, Any]) -> tuple[
     rates: set[str] = set()
     findings: list[Finding] = []
     for role, column in given.items():
+        column = text_of(f"columns {role}", column, "Give a column's name.")
         if role not in _ROLES:
             findings.append(
                 Finding("columns", f"must be one of {', '.join(_ROLES)}", role, nearest(role, _ROLES))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels._arguments import instance
+from ..checks import text_of
 from ..engines.estimate import Estimate, interval
 from .engine_log import EngineLog
 from .engine_windows import Windows, windows_of
@@ -82,6 +83,12 @@ class EngineSamplesFit:
 
         return engine_samples_text(self)
 
+    def to_toml(self, name: str = "engine.toml") -> str:
+        """Write the engine and what it was fitted on as TOML; `name` is what the file will be called."""
+        from .sampled_engine import sampled_engine_toml
+
+        return sampled_engine_toml(self, text_of("name", name, "Give a file's name."))
+
     @property
     def refused(self) -> str:
         """Return why there is no fit, in one text; empty if there is one."""
@@ -89,7 +96,8 @@ class EngineSamplesFit:
 
     def value(self, name: str) -> float:
         """Return a coefficient, 0 where it is none of the fit's."""
-        return next((one.value for one in self.coefficients if one.name == name), 0.0)
+        known = {one.name: one.value for one in self.coefficients}
+        return known.get(text_of("name", name, "Give a coefficient's name."), 0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
-from ..checks import mapping_of
+from ..checks import mapping_of, text_of
 from .log_findings import LogFinding, many
 from .reading import NumberTable
 from .tables import read_table
@@ -145,6 +145,7 @@ def _chosen(table: NumberTable, given: Mapping[str, Any], name: str) -> dict[str
     found: dict[str, str] = {}
     findings: list[Finding] = []
     for role, column in given.items():
+        column = text_of(f"columns {role}", column, "Give a column's name.")
         if role not in NAMES:
             rule = f"must be one of {', '.join(NAMES)}"
             findings.append(Finding("columns", rule, role, nearest(role, NAMES)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import NO_VALUE, ConfigError
 from ..config.engine import Engine
 from ..json_text import plain_data
 from ..spec.writing import toml_value
-from .engine_samples_fit import EngineSamplesFit
+
+if TYPE_CHECKING:
+    from .engine_samples_fit import EngineSamplesFit
 
 _FIELDS = ("step_seconds", "step_seconds_per_rollout", "step_seconds_per_context_token")
 _HEAD = """\

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import NO_VALUE, ConfigError
+from ..checks import texts_of
 from .canonical import COLUMNS, PLACES
 from .frameworks import framework_named
 from .impossible import refusals, without_negatives
@@ -84,6 +85,7 @@ class StepLog:
 
     def found(self, *kinds: str) -> list[LogFinding]:
         """Return the findings of some kinds."""
+        kinds = texts_of("kinds", kinds, "Give kinds of findings, as restart.")
         return [one for one in self.findings if one.kind in kinds]
 
 
