@@ -157,7 +157,10 @@ def _told_apart(strand: _Strand, ends: list[tuple[str, _Strand, int]], found: li
     beside = [before for before in others if min(strand.rows) < max(before.rows)]
     again = len(set(strand.steps) & {step for one in others for step in one.steps})
     if beside:
-        words = f"two runs wrote this file in turns: {many(again, 'step')} are there twice"
+        words = (
+            f"two runs wrote this file in turns: {many(again, 'step')} are there twice; where both are at "
+        )
+        words += "the same step a row goes to the one whose steps were as long"
         found.append(LogFinding("interleaved", "step", again, "split", words))
     else:
         words = f"begins again at step {strand.steps[0]}: another run"
