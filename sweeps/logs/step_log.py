@@ -15,7 +15,7 @@ from ..checks import texts_of
 from .canonical import COLUMNS, PLACES
 from .frameworks import framework_named
 from .impossible import refusals, without_negatives
-from .inside_steps import constants, held, part_batches, rests, warm_up_rows, whole_seconds
+from .inside_steps import constants, held, part_batches, rests, summed_steps, warm_up_rows, whole_seconds
 from .log_findings import LogFinding, many, shortly
 from .one_file import FileRows, merged_rows, read_file
 from .reading import ReadColumn, given_columns
@@ -240,6 +240,8 @@ class _Stack:
         rows.findings += gaps(self.runs, self.segments, rows.steps)
         self._first_steps()
         rows.findings += constants(rows.values) + whole_seconds(rows.values)
+        total = rows.columns.get("step_seconds")
+        rows.findings += summed_steps(rows.values, total is not None and " + " in total.source)
         rows.findings += part_batches(rows.values, rows.steps)
         self.holds, found = held(rows.values, self._told())
         rows.findings += found + rests(rows.values, self.holds)
