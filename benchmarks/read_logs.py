@@ -149,12 +149,12 @@ def page(steps: list[dict[str, Any]], engines: list[dict[str, Any]], own: float)
         "",
         *textwrap.wrap(
             "A step is a + b x running + c x tokens of cache, in ms, µs and µs, with 95 % intervals. "
-            "*Usable* are samples of decoding alone with the same requests as in the sample before, *kept* those "
-            "not dropped as far off. Errors are the median of the step's relative error over all usable ones. "
-            "*Listed* is what was fitted by who collected the logs, without the bound that no coefficient is "
-            f"below 0. Asked: at most {ALLOWED} times the listed error. Of several ranks the step is as long "
-            "as the fullest rank's: with a rank's own requests and cache in its place half of all samples "
-            f"are within {100 * own:.2f} %.",
+            "*Usable* are samples of decoding alone with the same requests as in the sample before, "
+            "*kept* those not dropped as far off. Errors are the median of the step's relative error over "
+            "all usable ones. *Listed* is what was fitted by who collected the logs, without the bound "
+            f"that no coefficient is below 0. Asked: at most {ALLOWED} times the listed error. Of several "
+            "ranks the step is as long as the fullest rank's: with a rank's own requests and cache in its "
+            f"place half of all samples are within {100 * own:.2f} %.",
             118,
         ),
         "",

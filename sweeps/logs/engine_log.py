@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def _engines() -> dict[str, dict[str, Any]]:
 
 
 def read_engine_log(
-    path: Any,
+    path: str | os.PathLike[str],
     *,
     engine: str | None = None,
     kv_cache_tokens: int | None = None,
