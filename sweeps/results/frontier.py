@@ -6,7 +6,7 @@ which removes what they share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,21 +89,21 @@ SHOWN = (
 def _cell_table(ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float) -> dict[str, np.ndarray]:
     """Average each metric over the seeds of each cell."""
     cells, axes = cell_coordinates(ds, numeric=True)
-    values = {name: cell_values(ds, name) for name in (*metrics, "updates", "trained_rollouts")}
-    columns = {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
+    columns = {"cell": cells, **axes, **_averaged(lambda name: cell_values(ds, name), metrics, confidence)}
     columns["halted_runs"] = np.sum(halted_runs(ds), axis=-1)
     return columns
 
 
 def _averaged(
-    values: dict[str, np.ndarray], metrics: tuple[str, ...], confidence: float
+    read: Callable[[str], np.ndarray], metrics: tuple[str, ...], confidence: float
 ) -> dict[str, np.ndarray]:
+    """Average metrics, of which one is held at a time."""
     columns: dict[str, np.ndarray] = {}
     for metric in metrics:
-        columns[metric], columns[f"{metric}_half_width"] = mean_interval(values[metric], confidence)
-    updates = values["updates"]
+        columns[metric], columns[f"{metric}_half_width"] = mean_interval(read(metric), confidence)
+    updates = read("updates")
     rollouts = np.divide(
-        values["trained_rollouts"], updates, out=np.full(updates.shape, np.nan), where=updates > 0
+        read("trained_rollouts"), updates, out=np.full(updates.shape, np.nan), where=updates > 0
     )
     columns["rollouts_per_batch"], _ = mean_interval(rollouts, confidence)
     columns["runs"] = np.sum(~np.isnan(updates), axis=-1)
@@ -121,11 +121,11 @@ def baseline_row(
     if "baseline_status" not in ds or ds["baseline_status"].dims != ("seed",):
         return None
     done = ds["baseline_status"].values == DONE
-    names = (*metrics, "updates", "trained_rollouts")
-    values = {
-        name: np.where(done, with_nan(name, ds[f"baseline_{name}"].values), np.nan)[None] for name in names
-    }
-    return {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
+
+    def read(name: str) -> np.ndarray:
+        return np.where(done, with_nan(name, ds[f"baseline_{name}"].values), np.nan)[None]
+
+    return {name: float(column[0]) for name, column in _averaged(read, metrics, confidence).items()}
 
 
 def baseline_values(ds: xarray.Dataset, metric: str, rows: Sequence[int]) -> np.ndarray | None:
