@@ -8,7 +8,9 @@ Prints a page in Markdown, or writes it (``--output``); ends with 1 if a command
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +24,7 @@ MOST_MIB = 1024  # what is promised of reading a million runs
 CELL = """
 name = "million"
 seeds = {seeds}
-baseline = {baseline}
+baseline = false
 [base]
 rollout_workers = 8
 batch_tokens = 8_000
@@ -59,7 +61,6 @@ class Row:
     """One thing done, with the package of each side: MiB and seconds."""
 
     title: str
-    promised: bool
     before: tuple[float, float] | None
     now: tuple[float, float]
 
@@ -92,6 +93,8 @@ def measure(arguments: Sequence[str], package: Path | None = None) -> tuple[floa
 def package_of(commit: str, folder: Path) -> Path:
     """Unpack the package of a commit; gives the folder to import it from."""
     source, package = folder / "source", folder / "package" / "lagsweep"
+    for there in (source, package.parent):
+        shutil.rmtree(there, ignore_errors=True)
     source.mkdir()
     (package / "sweeps").mkdir(parents=True)
     archive = subprocess.run(
@@ -108,7 +111,7 @@ def package_of(commit: str, folder: Path) -> Path:
 
 
 def make_store(text: str, store: Path, *flags: str, package: Path | None = None) -> tuple[float, float]:
-    """Run a sweep into a store; gives the memory and the seconds of that."""
+    """Run a sweep into a store, or go on with it; gives the memory and the seconds of that."""
     spec = store.with_suffix(".toml")
     spec.write_text(text)
     return measure([*COMMAND, "run", str(spec), "--store", str(store), "-q", *flags], package)
@@ -117,7 +120,7 @@ def make_store(text: str, store: Path, *flags: str, package: Path | None = None)
 def reading(title: str, arguments: Sequence[str], old: Path | None) -> Row:
     """Read a store with each package in turn."""
     before = None if old is None else measure(arguments, old)
-    return Row(title, True, before, measure(arguments))
+    return Row(title, before, measure(arguments))
 
 
 def cell_rows(store: Path, folder: Path, old: Path | None) -> list[Row]:
@@ -134,7 +137,7 @@ def cell_rows(store: Path, folder: Path, old: Path | None) -> list[Row]:
     if old is not None:
         before = measure(report, old)
         pages.append(page.read_bytes())
-    rows.append(Row("`lagsweep report`, with images", True, before, measure(report)))
+    rows.append(Row("`lagsweep report`, with images", before, measure(report)))
     pages.append(page.read_bytes())
     if len(set(pages)) > 1:
         raise SystemExit("the two reports differ")
@@ -148,6 +151,8 @@ def cell_rows(store: Path, folder: Path, old: Path | None) -> list[Row]:
 def table_row(folder: Path, old: Path | None) -> Row:
     """Run a sweep of one unit with all tables."""
     flags = ("--runs-per-unit", "28", "--threads", "1")
+    for name in ("warm", "warm-old", "tables", "tables-old"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     one_run = TABLES.replace("seeds = 28", "seeds = 1")
     make_store(one_run, folder / "warm", *flags)  # its kernels are compiled
     before = None
@@ -160,7 +165,7 @@ def table_row(folder: Path, old: Path | None) -> Row:
             other = folder / "tables-old" / part.relative_to(folder / "tables")
             if part.read_bytes() != other.read_bytes():
                 raise SystemExit(f"{part.name}: differs from the one of {other}")
-    return Row("`lagsweep run` of the unit", False, before, now)
+    return Row("`lagsweep run` of the unit", before, now)
 
 
 def grid(rows: Sequence[Row]) -> list[str]:
@@ -191,18 +196,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--before", metavar="COMMIT", help="measure that commit's package beside this one's")
+    parser.add_argument(
+        "--work", type=Path, help="folder in which the runs are kept, and gone on with"
+    )
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
 
-    with tempfile.TemporaryDirectory(prefix="big-results-") as name:
-        folder = Path(name)
+    with contextlib.ExitStack() as stack:
+        folder = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="big-results-")))
+        folder.mkdir(exist_ok=True)
         old = package_of(options.before, folder) if options.before else None
-        store, beside = folder / "million", folder / "million-baseline"
-        _, seconds = make_store(CELL.format(seeds=options.runs, baseline="false"), store)
-        rows = cell_rows(store, folder, old)
-        make_store(CELL.format(seeds=options.runs, baseline="true"), beside)
-        baseline_rows = cell_rows(beside, folder, old)
-        baseline_rows[-1].promised = False  # the numbers alone are 0.98 GB
+        make_store(CELL.format(seeds=options.runs), folder / "million")
+        rows = cell_rows(folder / "million", folder, old)
         tables = table_row(folder, old)
         counts = parquet_rows(folder / "tables")
 
@@ -214,14 +219,9 @@ def main() -> int:
         f"Made by `python benchmarks/big_results.py`; reading {options.runs:,} runs in one cell takes at "
         f"most {MOST_MIB:,} MiB. Peak of resident memory of a process of its own, and its seconds.{compared}",
         "",
-        f"{options.runs:,} runs in one cell, which took {seconds:.0f} s to make:",
+        f"{options.runs:,} runs in one cell:",
         "",
         *grid(rows),
-        "",
-        f"The same cell with the sequential baseline beside it, {2 * options.runs:,} runs (everything, in "
-        f"the last line, is {978 * options.runs / 1e9:.2f} GB of numbers alone):",
-        "",
-        *grid(baseline_rows),
         "",
         f"One unit with {said}:",
         "",
@@ -234,7 +234,7 @@ def main() -> int:
         print(text)
     else:
         options.output.write_text(text, encoding="utf-8")
-    over = [row.title for row in (*rows, *baseline_rows) if row.promised and row.now[0] > MOST_MIB]
+    over = [row.title for row in rows if row.now[0] > MOST_MIB]
     for title in over:
         print(f"more than {MOST_MIB:,} MiB: {title}", file=sys.stderr)
     return 1 if over else 0

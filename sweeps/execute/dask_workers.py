@@ -2,13 +2,13 @@
 
 A worker that cannot load what a unit is made of (no lagsweep, or another one) ends when a unit arrives, and
 sends nothing back: its units would wait for ever. So each worker is first given two tasks that need nothing
-but Python: to load the unit's function, and to tell its version of lagsweep. What they raise comes back.
+but Python: to import the unit's function, and to tell its version of lagsweep. What they raise comes back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pickle
+import pkgutil
 import time
 from collections.abc import Callable
 from importlib import metadata
@@ -41,10 +41,8 @@ class Workers:
     """
 
     def __init__(self, client: Any, function: Callable[..., Any], progress: Progress) -> None:
-        import cloudpickle
-
         self._client, self._progress = client, progress
-        self._packed = cloudpickle.dumps(function)
+        self._function = f"{function.__module__}:{function.__qualname__}"
         self._asked: dict[str, tuple[float, list[Any]]] = {}
         self._fit: set[str] = set()
         self._alone_since: float | None = None
@@ -93,7 +91,7 @@ class Workers:
     def _ask(self, address: str) -> list[Any]:
         options = {"workers": [address], "priority": _FIRST, "pure": False}
         return [
-            self._client.submit(pickle.loads, self._packed, **options),
+            self._client.submit(pkgutil.resolve_name, self._function, **options),
             self._client.submit(metadata.version, _PACKAGE, **options),
         ]
 
