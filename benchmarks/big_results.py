@@ -196,9 +196,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--before", metavar="COMMIT", help="measure that commit's package beside this one's")
-    parser.add_argument(
-        "--work", type=Path, help="folder in which the runs are kept, and gone on with"
-    )
+    parser.add_argument("--work", type=Path, help="folder in which the runs are kept, and gone on with")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
 
