@@ -23,6 +23,8 @@ SUBCOMMANDS: dict[str, str] = {
     "verify": "Check a stored sweep: checksums, and a sample of runs again.",
     "report": "Write one offline HTML page about a stored sweep.",
     "recommend": "Choose a configuration under constraints.",
+    "search": "Find the best setting among ranges, with a guarantee.",
+    "sensitivity": "Tell which settings move a metric most, over ranges.",
     "compare": "Run several systems' rules on the same rollouts.",
     "trace": "Write one run as a Chrome trace for Perfetto.",
     "engine": "Fit an inference engine to a request log, or try one.",

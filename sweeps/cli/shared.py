@@ -17,6 +17,7 @@ from ..results.words import cut_note
 from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
 from ..spec.engine_files import with_engine_fields
+from ..spec.exclusions import exclusion_reasons
 from .config_flags import changes_from_flags, preset_from_flags
 
 PROGRAM = "lagsweep"
@@ -134,6 +135,7 @@ def remarks(dataset: Any) -> list[str]:
         first = int(untrained.values.ravel().argmax())
         short = too_short_for_an_update(spec.config(first))
         lines += [f"note: the run is too short in the first of them: {short}"] if short else []
+    lines += [f"note: left out: {reason}" for reason in exclusion_reasons(spec, constraints=False)]
     if spec.custom is not None:
         lines.append(f"note: with rules of your own: {spec.custom.describe()}")
     lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]

@@ -21,6 +21,7 @@ from ..results.frontier import THROUGHPUT
 from ..results.shares import baseline_shares, time_shares
 from ..results.words import METRICS, axis_words, metric_title, short_label
 from .content import Content
+from .engine_runs import engine_figures
 from .page import Figure, on_page
 
 MOST_AXES = 6
@@ -58,6 +59,7 @@ def report_charts(content: Content) -> list[Figure]:
         *_frontier(content),
         *_surfaces(content),
         *_shares(content),
+        *engine_figures(content),
         *_lags(content),
         *_differences(content),
     ]

@@ -24,6 +24,8 @@ FAILING = [
     (["verify", "nowhere"], "StoreError", 3, "store"),
     (["report", "nowhere"], "StoreError", 3, "store"),
     (["recommend", "nowhere"], "StoreError", 3, "store"),
+    (["sensitivity", "--axis", "max_lag=0,1", "--points", "1"], "ConfigError", 2, "points"),
+    (["search", "--axis", "max_lag=0,1", "--budget", "3"], "ConfigError", 2, "budget_runs"),
     (["trace", "nowhere", "--cell", "1"], "StoreError", 3, "store"),
     (["trace", "--cell", "1"], "ConfigError", 2, "--cell"),
     (["compare", "areal:nothing=1"], "ConfigError", 2, "nothing"),
