@@ -75,18 +75,21 @@ bench: $(VENV)/.installed-tests
 clean:
 	rm -rf $(VENV) .types build dist *.egg-info
 
+# Errors only: the build back end's note about folders of one name, which looks like an error, is none here.
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(PIP_INSTALL) --upgrade pip
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(PIP_INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.installed-tests: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[test,dask]'
+	$(PIP_INSTALL) --editable '.[test,dask]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[test,dask,dev]'
+	$(PIP_INSTALL) --editable '.[test,dask,dev]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-tests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -18,11 +18,25 @@ from .config_flags import (
 )
 from .custom_argument import custom_option, read_custom
 from .failures import Stopped
+from .option_groups import GroupedCommand, Themes
 from .shared import INTERRUPTED_NOTE, executor_of, print_result, program, this_command
 from .spec_arguments import spec_from_arguments
 
 
+class _RunCommand(GroupedCommand):
+    themes: ClassVar[Themes] = {
+        "What is swept": (
+            "axis", "preset", "knobs", "seeds", "where", "until", "baseline", "windows", "custom",
+        ),
+        "What is kept, and where": ("name", "results", "store", "tables", "masks"),
+        "How it runs": ("threads", "executor", "dask", "runs_per_unit", "dry_run"),
+        "Going on with a store": ("retry_failed", "fail_fast", "rerun"),
+        "Output": ("as_json", "quiet", "help"),
+    }  # fmt: skip
+
+
 @click.command(
+    cls=_RunCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 some runs failed, 2 usage, 3 cannot resume, 130/143 interrupted.",
 )
@@ -44,7 +58,11 @@ from .spec_arguments import spec_from_arguments
 )
 @click.option("--name", metavar="TEXT", help="Name of the result.")
 @click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    help="Where results lie.",
+    show_default=True,
 )
 @click.option(
     "--store", type=click.Path(path_type=Path), help="The folder of this result; a larger spec extends it."
@@ -66,7 +84,11 @@ from .spec_arguments import spec_from_arguments
 )
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option(
-    "--executor", type=click.Choice(["threads", "serial"]), default="threads", help="Where runs are done."
+    "--executor",
+    type=click.Choice(["threads", "serial"]),
+    default="threads",
+    help="Where runs are done.",
+    show_default=True,
 )
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--runs-per-unit", type=click.IntRange(min=1), help="Runs of a unit of work, for a new store.")
@@ -110,9 +132,22 @@ def command(spec: str | None, **options: Any) -> int:
     return _run(sweep, folder, options)
 
 
+def _name_cost(sweep: Any, folder: Path, options: dict[str, Any], progress: Any) -> None:
+    """Say what a long or large run will take, before it starts: on threads of this machine alone."""
+    if options["quiet"] or options["dask"] or options["rerun"] or sweep.custom is not None:
+        return
+    from ..sweep.dry_run import named_beforehand
+
+    threads = 1 if options["executor"] == "serial" else options["threads"]
+    cost = named_beforehand(sweep, folder, options["runs_per_unit"], threads=threads, progress=progress)
+    if cost:
+        progress.note(cost)
+
+
 def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     from ..execute.progress import progress_for_terminal
     from ..runs.many import Cancelled
+    from ..store.folder_content import content_of_folder
     from ..store.writing import StopAtFailure, run_into_store
     from ..sweep.refine import run_refined
     from .signals import stop_at_safe_point
@@ -121,6 +156,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     with stop_at_safe_point() as stop:
         try:
             progress.note(f"store: {folder}")
+            _name_cost(sweep, folder, options, progress)
             # Rules of Python hold a lock that threads share, so each thread gets a process.
             name = "processes" if sweep.custom and options["executor"] == "threads" else options["executor"]
             with executor_of(name, options["dask"], options["threads"]) as executor:
@@ -147,6 +183,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except StopAtFailure:
             note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
             raise Stopped(note, 1) from None
-    code = print_result(dataset, folder, as_json=options["as_json"])
+    content = content_of_folder(folder) if options["as_json"] else ""
+    code = print_result(dataset, folder, as_json=options["as_json"], content=content)
     progress.note(f"store: {folder}\nto look at it: {shlex.join([program(), 'report', str(folder)])}")
     return code

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from ..json_text import json_text
+from ..results.cells import not_recorded, not_recorded_note
 from ..results.words import cut_note
 from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
@@ -72,8 +73,8 @@ def tell_compiling(config: Any, quiet: bool) -> None:
         click.echo(COMPILING, err=True)
 
 
-def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
-    """Print a result's table, or its facts as JSON; gives the exit code: 1 if runs failed."""
+def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = "") -> int:
+    """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
     from ..results.frontier import frontier
 
     status = dataset["status"].values
@@ -84,14 +85,19 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
             "store": str(folder),
             "fingerprint": dataset.attrs["fingerprint"],
             "complete": bool(dataset.attrs["complete"]),
+            **({"content": content} if content else {}),
             "runs": counts,
             "drift_per_version": found.drift_per_version,
             "baseline": found.baseline or None,
             "cells": list(found.frame.iter_rows(named=True)),
         }
+        if lost := not_recorded(dataset):
+            facts["not_recorded"] = list(lost)
         click.echo(json_text(facts))
     else:
         click.echo(str(found))
+        if content:
+            click.echo(f"content {content}: that of all stores of these runs", err=True)
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
     for line in remarks(dataset):
@@ -115,8 +121,13 @@ def remarks(dataset: Any) -> list[str]:
     done = dataset["status"] == DONE
     ran = done.any("seed")
     lines = []
-    stalled = int((ran & ((dataset["stalled"] == 1) | ~done).all("seed")).sum())
-    untrained = ran & ((dataset["updates"] == 0) | ~done).all("seed")
+    lost = not_recorded(dataset)
+    lines += [f"note: {not_recorded_note(lost)}"] if lost else []
+    never = done & False  # of a store that does not say it
+    stopped = dataset["stalled"] == 1 if "stalled" in dataset else never
+    idle = dataset["updates"] == 0 if "updates" in dataset else never
+    stalled = int((ran & (stopped | ~done).all("seed")).sum())
+    untrained = ran & (idle | ~done).all("seed")
     nothing = int(untrained.sum())
     why = "`lagsweep simulate` with such settings says why"
     if stalled:
@@ -125,7 +136,7 @@ def remarks(dataset: Any) -> list[str]:
         lines.append(
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
-    halted = ((dataset["stalled"] == 1) | (dataset["updates"] == 0)) & done
+    halted = (stopped | idle) & done
     partly = int((halted.any("seed") & ~(halted | ~done).all("seed")).sum())
     if partly:
         of = f"{partly:,} of {int(ran.sum()):,} configurations"

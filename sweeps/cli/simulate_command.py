@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
 from ..json_text import json_text
 from .config_flags import config_options
+from .option_groups import GroupedCommand, Themes
 from .shared import config_from_options, tell_compiling
 
 TABLES = ("batches", "timeline", "rollouts")
 
 
+class _SimulateCommand(GroupedCommand):
+    themes: ClassVar[Themes] = {
+        "Where rules come from": ("preset", "knobs"),
+        "Tables": ("batches", "timeline", "rollouts"),
+        "Output": ("as_json", "quiet", "help"),
+    }
+
+
 @click.command(
+    cls=_SimulateCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Tables are written as parquet or CSV, by the file's suffix.",
 )

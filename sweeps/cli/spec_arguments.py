@@ -76,6 +76,9 @@ def _found(source: str) -> Iterator[Path]:
     name = path.name.removesuffix(".toml")
     examples = shipped_examples()
     if name not in examples or not (path.parent == Path() or path.parent.name == "examples"):
+        if path.suffix == ".toml":
+            way_out = "Relative paths start at this folder."
+            raise ConfigError("SPEC", "must be a file that is there", source, way_out)
         hint = nearest(name, examples) or f"Shipped examples: {', '.join(sorted(examples))}."
         raise ConfigError("SPEC", "must be a TOML file or a shipped example", source, hint)
     with resources.as_file(examples[name]) as file:

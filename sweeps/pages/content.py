@@ -13,7 +13,7 @@ import numpy as np
 
 from ...kernels.intervals import mean_interval
 from ..recommend.recommend import Recommendation, recommend
-from ..results.cells import cell_coordinates, cell_values, find_cell
+from ..results.cells import cell_coordinates, cell_values, find_cell, not_recorded
 from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
 from ..results.frontier_table import distinct, worth_a_look
 from ..results.words import short_label
@@ -242,9 +242,12 @@ def _differences(
     name, own = _reference(ds, shown, chosen, reference)
     differences = []
     for metric in (THROUGHPUT, EFFECTIVE):
+        if metric in not_recorded(ds):
+            continue
         values = cell_values(ds, metric)
         side = values[[own]] if own is not None else baseline_values(ds, metric, places)
-        assert side is not None  # without a baseline there is a cell
+        if side is None:  # the baseline has no such metric
+            continue
         other = np.broadcast_to(side, (len(places), values.shape[-1]))
         scale = np.abs(mean_interval(other, confidence)[0])
         scale = np.where(scale > 0, scale, np.nan)

@@ -16,7 +16,7 @@ from ..charts.panels import HEATMAP_METRICS, Panel, heatmap_panels
 from ..charts.plots import chart_of, lag_rows_of, thinned
 from ..charts.shares import WHERE, part_rows, share_colours, shares_chart
 from ..charts.style import field, plain_value
-from ..results.cells import axis_names, cell_values
+from ..results.cells import axis_names, cell_values, not_recorded
 from ..results.frontier import THROUGHPUT
 from ..results.shares import baseline_shares, time_shares
 from ..results.words import METRICS, axis_words, metric_title, short_label
@@ -42,7 +42,7 @@ class Heatmaps(Figure):
     def variants(self) -> list[dict[str, Any]]:
         """Draw each panel for each metric."""
         found: list[dict[str, Any]] = [{} for _ in self.panels]
-        for metric in HEATMAP_METRICS:
+        for metric in self.panels[0].domains:
             drawn = on_page(self.panels[0].chart(metric, legend=False, linked=True))
             # The panels differ in their title and rows alone; drawing each would take a tenth of a second.
             for panel, variants in zip(self.panels, found):
@@ -90,7 +90,8 @@ def _surfaces(content: Content) -> list[Figure]:
         return []
     if "point" in content.ds.dims or len(axes) == 1:
         return [_along(content, axis, joined=len(axes) == 1) for axis in axes[:MOST_AXES]]
-    panels = heatmap_panels(content.ds, HEATMAP_METRICS, confidence=content.confidence)
+    metrics = [name for name in HEATMAP_METRICS if name not in not_recorded(content.ds)]
+    panels = heatmap_panels(content.ds, metrics, confidence=content.confidence)
     shown = [name for name in (panels[0].x, panels[0].y) if name is not None]
     caption = (
         f"{' by '.join(axis_words(name).title for name in shown)}; means over seeds, below them the half "

@@ -14,6 +14,7 @@ from ..charts.panels import HEATMAP_METRICS
 from ..checks import confidence_of, flag_of, sweep_dataset, text_of
 from ..files import write_atomically
 from ..json_text import json_text
+from ..results.cells import not_recorded
 from ..results.frontier import THROUGHPUT
 from ..results.words import metric_title
 from .content import gather
@@ -135,7 +136,11 @@ def _page(content: Content, figures: Sequence[Figure]) -> bytes:
             for figure in heatmaps
             for metric, domain in figure.panels[0].domains.items()
         },
-        metrics={metric: metric_title(metric) for metric in HEATMAP_METRICS},
+        metrics={
+            metric: metric_title(metric)
+            for metric in HEATMAP_METRICS
+            if metric not in not_recorded(content.ds)
+        },
         groups=[
             (title, [figure for figure in figures if figure.name.startswith(beginning)])
             for title, beginning in small.items()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..recommend.text import bound_sentence, question
-from ..results.cells import cell_coordinates
+from ..results.cells import cell_coordinates, not_recorded, not_recorded_note
 from ..results.commands import Commands
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.frontier_table import halted_text
@@ -284,6 +284,8 @@ def _provenance(content: Content) -> dict[str, Any]:
         if name in attributes
     ]
     own = [f"Rules of the user's own: {spec.custom.describe()}"] if spec.custom else []
+    lost = not_recorded(content.whole)
+    own += [not_recorded_note(lost).capitalize()] if lost else []
     base = {name: value for name, value in spec.to_plain()["base"].items() if name != "response_length"}
     return {
         "fingerprint": attributes.get("fingerprint", spec.fingerprint),

@@ -71,6 +71,7 @@ from .sweeps.results.frontier import (
     frontier as frontier,
     paired_difference as paired_difference,
 )
+from .sweeps.results.token_versions import token_version_ess as token_version_ess
 from .sweeps.runs.diagnosis import (
     PhaseBounds as PhaseBounds,
     constraint_intervals as constraint_intervals,

@@ -16,7 +16,14 @@ import numpy as np
 from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
 from ..checks import texts_of
-from ..results.cells import axis_names, cell_coordinates, cell_values, halted_runs
+from ..results.cells import (
+    axis_names,
+    cell_coordinates,
+    cell_values,
+    halted_runs,
+    not_recorded,
+    recorded_values,
+)
 from ..results.frontier import ESS
 
 if TYPE_CHECKING:
@@ -149,11 +156,14 @@ def choice_table(
     nobody = scenario_axes(ds, scenarios)
     values = cell_values(ds, objective)
     halted = halted_runs(ds)
-    working = (cell_values(ds, "updates") > 0) & ~halted
+    updates = recorded_values(ds, "updates")
+    # Without a count of updates, what has an objective has trained.
+    trained = updates > 0 if "updates" not in not_recorded(ds) else ~np.isnan(values)
+    working = trained & ~halted
     if sense < 0:  # what does nothing has the least of everything
         values = np.where(working, values, np.nan)
     means, half_widths = mean_interval(values, confidence)
-    ess = cell_values(ds, ESS)
+    ess = recorded_values(ds, ESS)
     levels, level_halves = {}, {}
     for bound in bounds:
         level = cell_values(ds, bound.metric)
@@ -176,7 +186,7 @@ def choice_table(
         levels,
         level_halves,
         mean_interval(ess, confidence)[0],
-        mean_interval(cell_values(ds, "mean_lag"), confidence)[0],
+        mean_interval(recorded_values(ds, "mean_lag"), confidence)[0],
         np.nan_to_num(ess, nan=-1.0),
         _places([axes[name] for name in setting_axes], [axes[name] for name in nobody], len(cells)),
         np.asarray(working.any(axis=-1)),

@@ -17,7 +17,15 @@ from ...kernels.pipeline.metrics import with_nan
 from ..checks import confidence_of, text_of
 from ..runs.status import DONE
 from ..spec.carried import spec_of
-from .cells import axis_names, cell_coordinates, cell_values, find_cell, halted_runs
+from .cells import (
+    axis_names,
+    cell_coordinates,
+    cell_values,
+    find_cell,
+    halted_runs,
+    not_recorded,
+    recorded_values,
+)
 from .frontier_table import frontier_text
 
 if TYPE_CHECKING:
@@ -86,10 +94,18 @@ SHOWN = (
 )
 
 
-def _cell_table(ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float) -> dict[str, np.ndarray]:
-    """Average each metric over the seeds of each cell."""
+def _cell_table(
+    ds: xarray.Dataset, metrics: tuple[str, ...], compared: tuple[str, ...], confidence: float
+) -> dict[str, np.ndarray]:
+    """Average each metric over the seeds of each cell; what is compared must be recorded."""
     cells, axes = cell_coordinates(ds, numeric=True)
-    columns = {"cell": cells, **axes, **_averaged(lambda name: cell_values(ds, name), metrics, confidence)}
+
+    def read(name: str) -> np.ndarray:
+        return cell_values(ds, name) if name in compared else recorded_values(ds, name)
+
+    columns = {"cell": cells, **axes, **_averaged(read, metrics, confidence)}
+    done = ds["status"].transpose(..., "seed").values == DONE
+    columns["runs"] = done.reshape(len(cells), -1).sum(axis=-1)
     columns["halted_runs"] = np.sum(halted_runs(ds), axis=-1)
     return columns
 
@@ -106,7 +122,6 @@ def _averaged(
         read("trained_rollouts"), updates, out=np.full(updates.shape, np.nan), where=updates > 0
     )
     columns["rollouts_per_batch"], _ = mean_interval(rollouts, confidence)
-    columns["runs"] = np.sum(~np.isnan(updates), axis=-1)
     return columns
 
 
@@ -121,11 +136,15 @@ def baseline_row(
     if "baseline_status" not in ds or ds["baseline_status"].dims != ("seed",):
         return None
     done = ds["baseline_status"].values == DONE
+    nothing = np.full(done.shape, np.nan)
 
     def read(name: str) -> np.ndarray:
-        return np.where(done, with_nan(name, ds[f"baseline_{name}"].values), np.nan)[None]
+        stored = f"baseline_{name}"
+        values = nothing if stored in not_recorded(ds) else with_nan(name, ds[stored].values)
+        return np.where(done, values, np.nan)[None]
 
-    return {name: float(column[0]) for name, column in _averaged(read, metrics, confidence).items()}
+    row = {name: float(column[0]) for name, column in _averaged(read, metrics, confidence).items()}
+    return {**row, "runs": float(done.sum())}
 
 
 def baseline_values(ds: xarray.Dataset, metric: str, rows: Sequence[int]) -> np.ndarray | None:
@@ -181,7 +200,7 @@ def frontier(
     text_of("throughput", throughput, "Name a metric.")
     text_of("ess", ess, "Name a metric.")
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
-    columns = _cell_table(ds, metrics, confidence)
+    columns = _cell_table(ds, metrics, (throughput, ess), confidence)
     columns["on_frontier"] = nondominated(columns[throughput], columns[ess])
     frame = pl.DataFrame({name: pl.Series(name, values) for name, values in columns.items()})
     frame = frame.sort(throughput, descending=True, nulls_last=True)

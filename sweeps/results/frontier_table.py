@@ -98,8 +98,8 @@ def worth_a_look(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
     )
     return [
         (wish, frame.sort(by, descending=True, maintain_order=True).row(0, named=True))
-        for wish, frame, by in wishes
-        if frame.height
+        for wish, every, by in wishes
+        if (frame := every.filter(pl.col(by[0]).is_not_nan())).height
     ]
 
 

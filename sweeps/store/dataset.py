@@ -19,10 +19,12 @@ from xarray.core import indexing
 
 from ...kernels.errors import StoreError
 from ..execute.units import unit_name
+from ..results.cells import NOT_RECORDED
 from ..results.dataset import coordinate_table, variable_table, with_reasons
 from .metadata import metadata_problems, problem_file
 from .place import MISSING, refusal
 from .proof import ZARR_NAME, StoredVariable, whole_while_rewritten
+from .recorded import unrecorded_names
 from .tables import FAILURES, part_file, part_name, proven_part, read_part
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class _SweepBackend(BackendEntrypoint):
                     dims, indexing.LazilyIndexedArray(array), about, {"preferred_chunks": array.chunks(dims)}
                 )
         attributes = {name: value for name, value in store.attributes.items() if name != "coordinates"}
+        if missing := unrecorded_names(store.parts):
+            attributes[NOT_RECORDED] = " ".join(missing)
         return xarray.Dataset(variables, coordinate_table(store.spec), attributes)
 
 

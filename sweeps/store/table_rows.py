@@ -62,7 +62,7 @@ class UnitRows:
             for source, block in enumerate(blocks)
         ]
         if before is not None:
-            cells, seeds = _places(self._cells, before["cell"]), _places(self._seeds, before["seed"])
+            cells, seeds = places_in(self._cells, before["cell"]), places_in(self._seeds, before["seed"])
             kept = _runs(len(blocks), cells * len(self._seeds) + seeds)
             found.append(kept[~work.todo_asked.reshape(-1)[kept["run"]]])
         self._slices = _in_order(found)
@@ -177,7 +177,7 @@ def _column(name: str, values: np.ndarray) -> Any:
     return values.tolist() if values.dtype.kind in "UO" else values
 
 
-def _places(labels: np.ndarray, wanted: polars.Series) -> np.ndarray:
+def places_in(labels: np.ndarray, wanted: polars.Series) -> np.ndarray:
     """Return where labels, each of which is there once, stand in a list."""
     order = np.argsort(labels, kind="stable")
     found: np.ndarray = order[np.searchsorted(labels[order], wanted.to_numpy())]

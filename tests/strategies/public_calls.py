@@ -179,6 +179,11 @@ def _dataset() -> Any:
 
 
 @cache
+def _dataset_of_options() -> Any:
+    return ls.run_sweep(BASE, {"publication": ["background", "pause"]}, 2)
+
+
+@cache
 def _compared() -> Any:
     return ls.compare_systems(_systems(), 2)
 
@@ -545,6 +550,10 @@ def _kernel_calls() -> dict[str, Call]:
         },
         "scale_mtbf_seconds": {"mtbf_seconds": 1e4, "measured_devices": 8, "devices": 64},
         # staleness
+        "drift_from_clip_fraction": {"fraction": [0.1, 0.2], "clip_range": 0.2, "lag": [1.0, 2.0]},
+        "drift_from_ess": {"normalized_ess": [0.97, 0.8], "lag": [1.0, 2.0], "ess_at_lag_0": 0.99},
+        "drift_from_kl": {"kl": [0.01, 0.05], "lag": [1.0, 2.0]},
+        "sequence_drift": {"token_drift": 0.2, "tokens": [10, 100], "correlation": 0.01},
         "effective_sample_size": {
             "weights": [[1.0, 2.0], [3.0, 4.0]],
             "log_weights": None,
@@ -889,6 +898,7 @@ def _sweep_calls() -> dict[str, Call]:
         "length_quantiles": {"result": general, "quantiles": (0.5, 0.9)},
         "load_spec": {"path": Lazy(lambda: _file("s.toml", _SPEC)), "rollout_workers": 2},
         "open_sweep": {"path": Lazy(_store)},
+        "token_version_ess": {"ds": Lazy(_dataset_of_options)},
         "paired_difference": {
             "ds": ds,
             "metric": "updates",
@@ -1153,7 +1163,7 @@ def _owned_calls() -> dict[str, Call]:
         "VerifyReport": Call(
             {"folder": Path("x"), "complete": True, "findings": [], "notes": [], "repairs": []}
             | {"wrong_units": set(), "stray_files": [], "units": 1, "units_done": 1, "chunks": 1}
-            | {"runs_checked": 1}
+            | {"runs_checked": 1, "content": "0" * 16}
         ),
         "VerifyReport.add": Call(
             {"kind": "x", "where": "y", "what": "z", "unit": None, "stray": None},

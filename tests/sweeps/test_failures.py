@@ -22,6 +22,7 @@ FAILING = [
     (["run", "--axis", "max_lag=1,1"], "ConfigError", 2, "axes.max_lag"),
     (["show", "nowhere"], "StoreError", 3, "store"),
     (["verify", "nowhere"], "StoreError", 3, "store"),
+    (["compact", "nowhere"], "StoreError", 3, "store"),
     (["report", "nowhere"], "StoreError", 3, "store"),
     (["recommend", "nowhere"], "StoreError", 3, "store"),
     (["sensitivity", "--axis", "max_lag=0,1", "--points", "1"], "ConfigError", 2, "points"),

@@ -192,3 +192,18 @@ def test_a_store_with_such_axes_is_verified_and_grows(tmp_path):
     assert ls.verify_store(tmp_path / "st").sound
     fresh = ls.run_sweep(base, axes | {"publication": ["abort", "pause", "drain"]}, 3)
     assert ds["trained_tokens"].equals(fresh["trained_tokens"])
+
+
+def test_kernels_are_compiled_first_with_a_base_that_has_values_for_other_cells(monkeypatch, tmp_path):
+    from lagsweep.sweeps.execute import compiling
+
+    told = []
+    monkeypatch.setattr(compiling, "kernels_are_kept", lambda level_1: False)
+    spec = tmp_path / "spec.toml"
+    spec.write_text(
+        '[base]\nresume_seconds = 0.5\nduration_seconds = 30\n[axes]\npublication = ["background", "abort"]\n'
+    )
+    ds = ls.load_spec(spec).run(progress=lambda done, total: told.append((done, total)))
+
+    assert dict(ds.sizes)["publication"] == 2
+    assert told[-1] == (2, 2)
