@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls engine-fit engine-cost search-runs read-logs check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls engine-fit engine-cost search-runs read-logs big-results check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -65,6 +65,10 @@ engine-cost: $(VENV)/.installed-tests
 SHARED ?= ../shared
 read-logs: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/read_logs.py --shared $(SHARED) --output results/published/logs.md
+
+# Memory of a million runs in one cell and of a unit with millions of rows; beside an older commit's with BEFORE=COMMIT.
+big-results: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/big_results.py $(if $(BEFORE),--before $(BEFORE)) --output results/published/big-results.md
 
 # Runs that a search needs, against the full grid and against equal runs for every candidate.
 search-runs: $(VENV)/.installed-tests

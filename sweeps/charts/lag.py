@@ -8,6 +8,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from ...kernels.intervals import intervals_of_pieces
+from ..results.lag_shares import lag_shares
 from .links import inline, listening, shade
 from .style import CATEGORIES, HEIGHT, SHAPES, WIDTH, interval_tooltips, label_tooltip, plain_value
 
@@ -26,13 +28,22 @@ def lag_rows(counts: np.ndarray, cell: int, label: str, confidence: float = 0.95
     label : str
     confidence : float
     """
-    from ...kernels.intervals import mean_interval
+    shares = lag_shares(counts)
+    return interval_rows(*intervals_of_pieces(lambda: [shares], confidence), cell, label)
 
-    totals = counts.sum(axis=-1)
-    shares = counts[totals > 0] / totals[totals > 0, None]
-    if not len(shares):
+
+def interval_rows(mean: np.ndarray, half: np.ndarray, cell: int, label: str) -> list[dict[str, Any]]:
+    """Turn a cell's mean shares and their half widths into rows, up to the largest lag that was seen.
+
+    Parameters
+    ----------
+    mean, half : ndarray of float64, shape (65,)
+        NaN where no seed trained a rollout: then there are no rows.
+    cell : int
+    label : str
+    """
+    if np.isnan(mean).all():
         return []
-    mean, half = mean_interval(np.moveaxis(shares, 0, -1), confidence)
     half = np.nan_to_num(half)  # one seed has no interval
     low, high = np.maximum(0.0, mean - half), np.minimum(1.0, mean + half)
     return [

@@ -15,9 +15,9 @@ from ..checks import confidence_of
 from ..results.cells import cell_coordinates, find_cell
 from ..results.frontier import ESS, THROUGHPUT, frontier
 from ..results.frontier_table import worth_a_look
+from ..results.lag_shares import lag_intervals
 from ..results.words import short_label
 from ..runs.result import PipelineResult
-from ..runs.status import DONE
 from .panels import heatmap_panels
 
 if TYPE_CHECKING:
@@ -201,25 +201,15 @@ def lag_rows_of(
     ds: xarray.Dataset, rows: Sequence[int], confidence: float, labels: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Read the lag counts of some cells, given by their place, and of nothing else."""
-    import numpy as np
-    import xarray
-
-    from .lag import lag_rows
+    from .lag import interval_rows
 
     cells, axes = cell_coordinates(ds)
-    dims = [dim for dim in ds["status"].dims if dim != "seed"]
-    # All cells in one request, so that no chunk is read twice.
-    places = np.unravel_index(np.asarray(rows, np.int64), [ds.sizes[dim] for dim in dims]) if dims else ()
-    at = {dim: xarray.DataArray(place, dims="row") for dim, place in zip(dims, places)}
-    some = ds[["lag_counts", "status"]].isel(at)
-    wanted = ("row", "seed", "lag") if dims else ("seed", "lag")
-    counts = some["lag_counts"].transpose(*wanted).values.reshape(len(rows), ds.sizes["seed"], -1)
-    done = some["status"].transpose(*wanted[:-1]).values.reshape(len(rows), -1) == DONE
+    means, halves = lag_intervals(ds, rows, confidence)
     found = []
     for k, row in enumerate(rows):
         settings = {name: values[row].item() for name, values in axes.items()}
         label = labels[k] if labels is not None else short_label(settings) or "base"
-        found += lag_rows(counts[k][done[k]], int(cells[row]), label, confidence)
+        found += interval_rows(means[k], halves[k], int(cells[row]), label)
     return found
 
 

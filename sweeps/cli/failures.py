@@ -93,7 +93,7 @@ def failure_of(error: BaseException) -> Failure | None:
         return _failure("OSError", 2, _about_file(error))
     if isinstance(error, MemoryError):
         way_out = "Ask for fewer runs, rows or tokens."
-        return _failure("MemoryError", 1, Finding("memory", "must hold what was asked for", way_out=way_out))
+        return _failure("MemoryError", 3, Finding("memory", "must hold what was asked for", way_out=way_out))
     if isinstance(error, RecursionError):
         return _failure(
             "RecursionError", 2, Finding("input", "must not be nested this deeply", way_out="Flatten it.")

@@ -6,7 +6,7 @@ which removes what they share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,10 +99,11 @@ def _cell_table(
 ) -> dict[str, np.ndarray]:
     """Average each metric over the seeds of each cell; what is compared must be recorded."""
     cells, axes = cell_coordinates(ds, numeric=True)
-    values = {name: cell_values(ds, name) for name in compared}
-    beside = (*metrics, "updates", "trained_rollouts")
-    values |= {name: recorded_values(ds, name) for name in beside if name not in values}
-    columns = {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
+
+    def read(name: str) -> np.ndarray:
+        return cell_values(ds, name) if name in compared else recorded_values(ds, name)
+
+    columns = {"cell": cells, **axes, **_averaged(read, metrics, confidence)}
     done = ds["status"].transpose(..., "seed").values == DONE
     columns["runs"] = done.reshape(len(cells), -1).sum(axis=-1)
     columns["halted_runs"] = np.sum(halted_runs(ds), axis=-1)
@@ -110,14 +111,15 @@ def _cell_table(
 
 
 def _averaged(
-    values: dict[str, np.ndarray], metrics: tuple[str, ...], confidence: float
+    read: Callable[[str], np.ndarray], metrics: tuple[str, ...], confidence: float
 ) -> dict[str, np.ndarray]:
+    """Average metrics, of which one is held at a time."""
     columns: dict[str, np.ndarray] = {}
     for metric in metrics:
-        columns[metric], columns[f"{metric}_half_width"] = mean_interval(values[metric], confidence)
-    updates = values["updates"]
+        columns[metric], columns[f"{metric}_half_width"] = mean_interval(read(metric), confidence)
+    updates = read("updates")
     rollouts = np.divide(
-        values["trained_rollouts"], updates, out=np.full(updates.shape, np.nan), where=updates > 0
+        read("trained_rollouts"), updates, out=np.full(updates.shape, np.nan), where=updates > 0
     )
     columns["rollouts_per_batch"], _ = mean_interval(rollouts, confidence)
     return columns
@@ -136,13 +138,12 @@ def baseline_row(
     done = ds["baseline_status"].values == DONE
     nothing = np.full(done.shape, np.nan)
 
-    def values_of(name: str) -> np.ndarray:
+    def read(name: str) -> np.ndarray:
         stored = f"baseline_{name}"
         values = nothing if stored in not_recorded(ds) else with_nan(name, ds[stored].values)
         return np.where(done, values, np.nan)[None]
 
-    values = {name: values_of(name) for name in (*metrics, "updates", "trained_rollouts")}
-    row = {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
+    row = {name: float(column[0]) for name, column in _averaged(read, metrics, confidence).items()}
     return {**row, "runs": float(done.sum())}
 
 

@@ -194,14 +194,17 @@ class SweepStore:
         values = variable.read((*at, *(slice(None) for _ in tail)))
         return values.reshape(len(part.layout.cells(unit)), box[-1][1] - box[-1][0], *tail)
 
-    def write_unit(self, work: UnitWork, kept_tables: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write a unit's data and tables; gives the journal's record, which is not written yet."""
+    def write_unit(self, work: UnitWork, before: dict[str, str] | None = None) -> dict[str, Any]:
+        """Write a unit's data and tables; gives the journal's record, which is not written yet.
+
+        `before` has the digests of its tables' parts of which the rows of other runs stay.
+        """
         part, unit = work.part, work.unit
         box = part.layout.box(unit)
         shape = tuple(stop - start for start, stop in box)
         values = variable_values(part, work.arrays, shape)
         digest, pack = self._write_arrays(part, values, box, work.name)
-        tables = write_unit_tables(self.place, work, self.spec, kept_tables)
+        tables = write_unit_tables(self.place, work, self.spec, before)
         status = work.arrays.status
         return {
             "kind": UNIT,

@@ -134,7 +134,7 @@ def test_a_finding_without_a_value_has_null():
         (CheckpointError("a"), "CheckpointError", 3),
         (UnitsLost("a"), "UnitsLost", 1),
         (FileNotFoundError(2, "No such file", "x"), "OSError", 2),
-        (MemoryError(), "MemoryError", 1),
+        (MemoryError(), "MemoryError", 3),
         (RecursionError(), "RecursionError", 2),
         (RuntimeError("Zstd decompression failed"), "StoreError", 3),
         (KeyboardInterrupt(), "Stopped", 130),
