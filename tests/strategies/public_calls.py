@@ -973,6 +973,7 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "windows": None,
             "custom": None,
+            "baseline": False,
         },
         "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
         "simulate_custom": {
