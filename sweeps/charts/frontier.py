@@ -9,18 +9,16 @@ import altair as alt
 
 from ..results.words import axis_words, metric_title, short_label
 from .links import brushing, inline, listening, picking, shade
+from .marks import Marks
 from .style import (
     BLUE,
-    CATEGORIES,
     GREY,
     HEIGHT,
-    POINT_SCHEME,
-    SHAPES,
+    VERMILLION,
     WIDTH,
-    distinct,
+    axis_value,
     field,
     interval_tooltips,
-    ordinal_scale,
     plain_value,
 )
 
@@ -55,7 +53,7 @@ def frontier_rows(
                 "update": plain_value(row["seconds_per_update"]),
                 "batch": plain_value(row["rollouts_per_batch"]),
                 "on_frontier": bool(row["on_frontier"]),
-                **{field(name): plain_value(row[name]) for name in axes},
+                **{field(name): axis_value(row[name]) for name in axes},
             }
         )  # fmt: skip
     return found
@@ -67,6 +65,7 @@ def frontier_chart(
     throughput: str,
     ess: str,
     axes: Sequence[str],
+    marks: Marks,
     baseline: Mapping[str, Any] | None = None,
     confidence: float = 0.95,
     linked: bool = False,
@@ -77,12 +76,14 @@ def frontier_chart(
     ----------
     rows : sequence of mappings
         As :func:`frontier_rows` gives.
+    marks : Marks
+        Colours and shapes of the cells.
     baseline : mapping, optional
         The sequential baseline's means, by metric.
     confidence : float
         Of the intervals, for the tooltips.
     linked : bool
-        Add a brush, and the parameter that other charts set to highlight cells.
+        Add a brush, and the parameter that other charts set to highlight cells; the page writes the legend.
     """
     data = inline(rows)
     x = alt.X(
@@ -92,7 +93,8 @@ def frontier_chart(
         scale=alt.Scale(zero=False, padding=12, nice=False),
     )
     y = alt.Y("y:Q", title=metric_title(throughput), scale=alt.Scale(zero=False, padding=12))
-    colour, shape = _series(rows, axes)
+    look = marks.encodings(legend=not linked)
+    colour = {name: channel for name, channel in look.items() if name == "color"}
     line = (
         alt.Chart(data)
         .transform_filter("datum.on_frontier")
@@ -112,41 +114,13 @@ def frontier_chart(
         "size": alt.condition("datum.on_frontier", alt.value(90), alt.value(38)),
         "tooltip": _tooltips(axes, throughput, ess, confidence),
     }
-    if colour is not None:
-        encodings["color"] = colour
-        bars, spans = bars.encode(color=colour), spans.encode(color=colour)
-    if shape is not None:
-        encodings["shape"] = shape
-    points = points.encode(x, y, **encodings)
+    bars, spans = bars.encode(**colour), spans.encode(**colour)
+    points = points.encode(x, y, **encodings, **look)
     points = picking(brushing(points, linked), linked)
     layers = [line, bars.encode(opacity=faded), spans.encode(opacity=faded), points]
     layers += _baseline_layers(baseline, throughput, ess, x, y)
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     return listening(chart, linked)
-
-
-def _series(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> tuple[Any, Any]:
-    """Choose the two axes that get a colour and a shape of their own: those that most readers look for."""
-    values = {name: distinct(rows, field(name)) for name in axes}
-    wanted = [name for name in ("max_lag", "sync_cadence", "queue_cap") if name in axes]
-    wanted += [name for name in axes if name not in wanted]
-    several = [name for name in wanted if len(values[name]) > 1]
-    colour = shape = None
-    if several:
-        name = several[0]
-        title = alt.Legend(title=axis_words(name).phrase)
-        colour = (
-            alt.Color(f"{field(name)}:O", legend=title, scale=ordinal_scale(values[name]))
-            if len(values[name]) <= 12
-            else alt.Color(f"{field(name)}:Q", legend=title, scale=alt.Scale(scheme=POINT_SCHEME))
-        )
-    for name in several[1:]:
-        if len(values[name]) <= len(SHAPES):
-            legend = alt.Legend(title=axis_words(name).phrase, symbolFillColor=GREY, symbolStrokeWidth=0)
-            scale = alt.Scale(domain=values[name], range=SHAPES[: len(values[name])])
-            shape = alt.Shape(f"{field(name)}:N", legend=legend, scale=scale)
-            break
-    return colour, shape
 
 
 def _tooltips(axes: Sequence[str], throughput: str, ess: str, confidence: float) -> list[alt.Tooltip]:
@@ -168,7 +142,7 @@ def _baseline_layers(
     value = {"x": plain_value(baseline[ess]), "y": plain_value(baseline[throughput]), "text": "sequential"}
     data = inline([value])
     mark = alt.Chart(data).mark_point(
-        shape="diamond", size=110, strokeWidth=2, opacity=1, color=CATEGORIES[1]
+        shape="diamond", size=110, strokeWidth=2, opacity=1, color=VERMILLION
     )
     text = alt.Chart(data).mark_text(align="right", dx=-10, fontSize=11, color=GREY)
     return [mark.encode(x, y), text.encode(x, y, alt.Text("text:N"))]

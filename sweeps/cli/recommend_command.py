@@ -44,7 +44,7 @@ def command(
     which command would settle what the store cannot.
     """
     from ..recommend.recommend import recommend
-    from ..recommend.table import scenario_axes
+    from ..results.scenarios import scenario_axes
     from ..store.store import open_sweep
 
     dataset = open_sweep(store)

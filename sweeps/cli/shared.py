@@ -86,6 +86,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
             "runs": counts,
             "drift_per_version": found.drift_per_version,
             "baseline": found.baseline or None,
+            "scenarios": [{"values": values, "baseline": beside} for values, beside in found.scenarios],
             "cells": list(found.frame.iter_rows(named=True)),
         }
         click.echo(json_text(facts))

@@ -91,14 +91,16 @@ METRICS = {
 
 
 def axis_words(name: str) -> AxisWords:
-    """Name an axis; a knob goes without the word that marks it as one.
+    """Name an axis; of a knob or an engine's field its last part.
 
     Examples
     --------
     >>> axis_words("queue_cap").title, axis_words("preset.max_staleness").phrase
     ('queue cap, tokens', 'max staleness')
+    >>> axis_words("engine.kv_cache_tokens").short
+    'kv cache tokens'
     """
-    plain = name.removeprefix("preset.").replace("_", " ")
+    plain = name.rpartition(".")[2].replace("_", " ")
     return AXES.get(name) or AxisWords(plain, plain, _SHORT_FIELDS.get(name, plain))
 
 

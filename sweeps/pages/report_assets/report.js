@@ -26,16 +26,16 @@
     });
     config.legend.labelLimit = narrow ? 250 : 420;
     if (narrow) {
-      config.legend.columns = 2;
+      config.legend.columns = 1;
       config.legend.layout.top.direction = "vertical";
     }
     return config;
   }
 
-  // A specification names its tables; here they get their rows back. On dark paper, dark amounts give way.
+  // A specification names its tables; here they get their rows back. On dark paper, dark colours give way.
   function filled(spec, rows) {
     return JSON.parse(JSON.stringify(spec), function (key, value) {
-      if (dark.matches && key === "scheme" && value && value.extent) return { name: value.name, extent: [0.3, 1] };
+      if (dark.matches && typeof value === "string" && content.on_dark[value]) return content.on_dark[value];
       if (key !== "data" || !value || value.table === undefined) return value;
       rows.push.apply(rows, tables[value.table]);
       return { values: tables[value.table] };
@@ -100,6 +100,7 @@
     drawn.set(chart.id, one);
     listen(chart.id, one);
     if (one.linked && highlighted.length) await one.view.signal("highlight", highlighted).runAsync();
+    if (spec.description) element.setAttribute("aria-label", spec.description);
     element.dataset.drawn = "yes";
   }
 
