@@ -14,13 +14,15 @@ from .style import (
     BLUE,
     GREY,
     HEIGHT,
-    VERMILLION,
     WIDTH,
     axis_value,
     field,
     interval_tooltips,
     plain_value,
 )
+
+# No setting looks like the baseline.
+_STAR = "M-1,0L1,0M0,-1L0,1M-.7,-.7L.7,.7M-.7,.7L.7,-.7"
 
 
 def frontier_rows(
@@ -141,8 +143,6 @@ def _baseline_layers(
         return []
     value = {"x": plain_value(baseline[ess]), "y": plain_value(baseline[throughput]), "text": "sequential"}
     data = inline([value])
-    mark = alt.Chart(data).mark_point(
-        shape="diamond", size=110, strokeWidth=2, opacity=1, color=VERMILLION
-    )
+    mark = alt.Chart(data).mark_point(shape=_STAR, size=60, strokeWidth=1.8, opacity=1, color=GREY)
     text = alt.Chart(data).mark_text(align="right", dx=-10, fontSize=11, color=GREY)
     return [mark.encode(x, y), text.encode(x, y, alt.Text("text:N"))]

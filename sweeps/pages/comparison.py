@@ -109,7 +109,7 @@ def _tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     places = {row["label"]: place for place, row in enumerate(rows)}
     return {
         name: Table(
-            [("system", "text"), *((title, "") for title in titles)],
+            [("system", "text whole"), *((title, "") for title in titles)],
             lines,
             [places[line[0]] for line in lines],
         )

@@ -135,7 +135,17 @@
       drawAll(content.charts.filter(function (chart) { return chart.variants[metric]; }));
     });
   }
-  dark.addEventListener("change", function () { drawAll(content.charts); });
+  // Paper is light, and a browser tells so while it prints: charts that are drawn anew then would be cut off.
+  let printing = false;
+  let drawnDark = dark.matches;
+  function follow() {
+    if (printing || window.matchMedia("print").matches || dark.matches === drawnDark) return;
+    drawnDark = dark.matches;
+    drawAll(content.charts);
+  }
+  dark.addEventListener("change", follow);
+  window.addEventListener("beforeprint", function () { printing = true; });
+  window.addEventListener("afterprint", function () { printing = false; follow(); });
   window.lagsweepReport = { highlight: highlight, views: drawn };
   drawAll(content.charts);
 })();
