@@ -240,4 +240,3 @@ def by_label(marks: Mapping[str, Mark], *, dashes: bool = False) -> dict[str, An
             **common, scale=scale([list(mark.dash) for mark in marks.values()])
         )
     return found
-

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from ..results.words import cut_note
 from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
@@ -89,7 +89,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
             "scenarios": [{"values": values, "baseline": beside} for values, beside in found.scenarios],
             "cells": list(found.frame.iter_rows(named=True)),
         }
-        click.echo(json_text(facts))
+        click.echo(json_document("sweep", facts))
     else:
         click.echo(str(found))
     if not dataset.attrs["complete"]:

@@ -85,7 +85,11 @@ def _not_there(path: Path, name: str, examples: Mapping[str, Any]) -> tuple[str,
         return missing, str(path), f"Did you mean {others[close[0]]!r}?"
     names = ", ".join(list(others.values())[:5])
     way_out = f"TOML files there: {names}{', …' if len(others) > 5 else ''}." if others else ""
-    return missing, str(path), way_out or nearest(name, examples) or f"Write it, or name an example. {shipped}"
+    return (
+        missing,
+        str(path),
+        way_out or nearest(name, examples) or f"Write it, or name an example. {shipped}",
+    )
 
 
 def _top_changes(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -202,9 +202,7 @@ def _frontier(rows: Sequence[Mapping[str, Any]], confidence: float) -> Figure:
     )
 
 
-def _differences(
-    rows: Sequence[Mapping[str, Any]], marks: Mapping[str, Mark], confidence: float
-) -> Figure:
+def _differences(rows: Sequence[Mapping[str, Any]], marks: Mapping[str, Mark], confidence: float) -> Figure:
     against = rows[0]["against"]
     drawn = []
     for metric, name in METRICS.items():

@@ -250,9 +250,7 @@ def _lags(content: Content) -> list[Figure]:
     )
 
     marks = marks_by_label(content.found, {row["label"]: row["cell"] for row in rows})
-    return [
-        lag_figure("lag", "How old the trained rollouts were", caption, rows, marks, content.confidence)
-    ]
+    return [lag_figure("lag", "How old the trained rollouts were", caption, rows, marks, content.confidence)]
 
 
 def lag_figure(

@@ -169,13 +169,16 @@ def test_every_chart_is_one_image_with_its_figures_in_words(browser, request, ki
     images = [
         node["name"]["value"]
         for node in nodes
-        if not node.get("ignored") and node.get("role", {}).get("value") in ("image", "img", "graphics-document")
+        if not node.get("ignored")
+        and node.get("role", {}).get("value") in ("image", "img", "graphics-document")
     ]
     charts = browser.run("return document.querySelectorAll('.chart').length")
 
     assert len(images) == charts > 0
     assert [name for name in images if not re.search(r"\d", name) or len(name) < 40] == []
-    captions = browser.run("return Array.from(document.querySelectorAll('figcaption')).map(one => one.textContent)")
+    captions = browser.run(
+        "return Array.from(document.querySelectorAll('figcaption')).map(one => one.textContent)"
+    )
     if kind != "lab":  # whose captions are what is read
         assert set(captions) & set(images) == set()
         assert len(set(images)) == len(images)
@@ -225,7 +228,9 @@ def test_no_page_is_wider_than_a_phone(browser, request, kind, dark):
 def test_every_page_prints_dark_on_white_within_its_paper(browser, request, kind, dark):
     show(browser, request.getfixturevalue(kind), dark=dark)
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.devtools("Emulation.setDeviceMetricsOverride", width=690, height=1000, deviceScaleFactor=1, mobile=False)
+    browser.devtools(
+        "Emulation.setDeviceMetricsOverride", width=690, height=1000, deviceScaleFactor=1, mobile=False
+    )
     browser.devtools("Emulation.setEmulatedMedia", media="print", features=[scheme])
     try:
         assert browser.run("return document.documentElement.scrollWidth") <= 690

@@ -138,7 +138,9 @@ def test_cells_that_look_alike_have_lines_of_their_own(sweep):
 def test_a_system_looks_the_same_in_every_chart_of_a_comparison(tmp_path):
     common = {"batch_groups": 4, "group_size": 2, "rollout_workers": 16, "duration_seconds": 400.0,
               "warmup_seconds": 20.0, "train_tokens_per_second": 900.0}  # fmt: skip
-    named = [(name, {}) for name in ("areal", "verl_fully_async", "prime_rl", "tinker", "miles", "torchforge")]
+    named = [
+        (name, {}) for name in ("areal", "verl_fully_async", "prime_rl", "tinker", "miles", "torchforge")
+    ]
     systems = compared_systems(named, common)
     ds = compare_systems(systems, 2)
     rows = comparison_rows(ds)

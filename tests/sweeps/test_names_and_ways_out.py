@@ -48,7 +48,9 @@ def test_a_configuration_is_the_same_however_its_preset_is_written(tmp_path):
     assert written.preset == plain.preset
 
     spec = tmp_path / "one.toml"
-    lines = "seeds = 2\n[base]\npreset = '{}'\nbatch_groups = 4\n[axes]\n'preset.max_off_policy_steps' = [1, 2]\n"
+    lines = (
+        "seeds = 2\n[base]\npreset = '{}'\nbatch_groups = 4\n[axes]\n'preset.max_off_policy_steps' = [1, 2]\n"
+    )
     fingerprints = []
     for name in ("prime_rl", "prime-rl", "PRIME RL"):
         spec.write_text(lines.format(name))

@@ -86,7 +86,9 @@ def test_of_many_scenarios_the_first_are_shown_and_counted():
     text = str(frontier(made_up({"max_lag": [0, 2], "drift_per_version": drifts}, 2)))
 
     assert text.count(":\n\n") == 6
-    assert "each of its 9 scenarios has a frontier of its own; the first 6 are shown" in " ".join(text.split())
+    assert "each of its 9 scenarios has a frontier of its own; the first 6 are shown" in " ".join(
+        text.split()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +108,10 @@ def test_each_law_has_the_baseline_of_its_own_law(laws):
     assert means[0] != means[1]
     assert str(found).count("seq.") == 3  # two rows and a note
     shown = json.loads(CliRunner().invoke(show, [str(store), "--json"]).output)
-    assert [one["values"]["response_length"] for one in shown["scenarios"]] == ["fixed(40)", "uniform(20, 120)"]
+    assert [one["values"]["response_length"] for one in shown["scenarios"]] == [
+        "fixed(40)",
+        "uniform(20, 120)",
+    ]
     assert [one["baseline"][THROUGHPUT] for one in shown["scenarios"]] == pytest.approx(means)
 
 
