@@ -80,10 +80,10 @@ class Marks:
         Mark(colour='#D55E00', shape='square', dash=(1, 0), hollow=False)
         """
         colour, shape = BLUE, "circle"
-        if self.colour_axis in settings:
+        if self.colour_axis is not None and self.colour_axis in settings:
             value = axis_value(settings[self.colour_axis])
             colour = self._between(value) if self.amounts else self.colours[value]
-        if self.shape_axis in settings:
+        if self.shape_axis is not None and self.shape_axis in settings:
             shape = self.shapes[axis_value(settings[self.shape_axis])]
         return Mark(colour, shape)
 
@@ -122,7 +122,7 @@ class Marks:
             values = list(self.shapes)
             scale = alt.Scale(domain=values, range=list(self.shapes.values()))
             same = self.shape_axis == self.colour_axis
-            plain = {} if same else {"symbolFillColor": GREY, "symbolStrokeWidth": 0}
+            plain: dict[str, Any] = {} if same else {"symbolFillColor": GREY, "symbolStrokeWidth": 0}
             shown = alt.Legend(title=axis_words(self.shape_axis).phrase, **plain, **_columns(values))
             found["shape"] = alt.Shape(
                 f"{column(self.shape_axis)}:N", scale=scale, sort=values, legend=shown if legend else None
@@ -222,7 +222,7 @@ def named_marks(names: Sequence[str]) -> dict[str, Mark]:
 
 
 def by_label(marks: Mapping[str, Mark], *, dashes: bool = False) -> dict[str, Any]:
-    """Return channels for rows with a ``label``: colour, fill and shape, with `dashes` the line's dash too."""
+    """Return channels for rows with a ``label``: colour, fill, shape, with `dashes` the line's dash."""
     labels = list(marks)
     common: dict[str, Any] = {"field": "label", "type": "nominal", "title": None, "sort": labels}
 

@@ -18,6 +18,7 @@ from ..results.cells import cell_coordinates, find_cell
 from ..results.frontier import ESS, THROUGHPUT, frontier
 from ..results.frontier_table import MOST_SCENARIOS, worth_a_look
 from ..results.numbers import number
+from ..results.scenarios import scenario_axes, scenarios_of
 from ..results.words import axis_words, metric_title, short_label
 from ..runs.result import PipelineResult
 from ..runs.status import DONE
@@ -257,8 +258,8 @@ def plot_lag(
     from .lag import MOST_CELLS, lag_chart
 
     if cells is None:
-        found = worth_a_look(frontier(ds, confidence=confidence))
-        cells = list(dict.fromkeys(row["cell"] for _, row in found))
+        picked = worth_a_look(frontier(ds, confidence=confidence))
+        cells = list(dict.fromkeys(row["cell"] for _, row in picked))[:MOST_CELLS]
     confidence = confidence_of(confidence)
     cells = listed("cells", cells, "List the cells, by id or by their axis values.")
     if not cells:
@@ -268,11 +269,24 @@ def plot_lag(
         raise ConfigError(
             "cells", f"must be at most {MOST_CELLS}", len(cells), "Draw them in several charts."
         )
-    found = frontier(ds, confidence=confidence)
-    rows = lag_rows_of(ds, [find_cell(ds, cell) for cell in cells], confidence)
-    marks = marks_by_label(found, {row["label"]: row["cell"] for row in rows})
+    places = [find_cell(ds, cell) for cell in cells]
+    rows = lag_rows_of(ds, places, confidence)
+    ids, columns = cell_coordinates(ds, numeric=True)
+    look = _marks_of_sweep(ds, columns)
+    by_cell = {
+        int(ids[row]): look.of({name: column[row].item() for name, column in columns.items()})
+        for row in places
+    }
+    marks = {row["label"]: by_cell[row["cell"]] for row in rows}
     chart = lag_chart(rows, marks, confidence=confidence).properties(description=lag_gist(rows))
     return titled(chart, "How old the trained rollouts were")
+
+
+def _marks_of_sweep(ds: xarray.Dataset, columns: Mapping[str, np.ndarray]) -> Marks:
+    """Choose what :func:`marks_in` chooses, from the axes alone: no metric is read."""
+    scenarios = scenarios_of(columns, scenario_axes(ds, None), ds["cell"].size)
+    nobody = scenarios.axes if scenarios.compare else ()
+    return marks_of({name: np.unique(own).tolist() for name, own in columns.items() if name not in nobody})
 
 
 def marks_by_label(found: Frontier, cells: Mapping[str, int]) -> dict[str, Mark]:

@@ -24,8 +24,8 @@ FADED = 0.12
 TILE_SCHEME: Literal["viridis"] = "viridis"
 # Viridis (Smith and van der Walt, Matplotlib 2.0) at tenths, for points: those whose colours a chart lists.
 VIRIDIS = [
-    "#440154", "#482475", "#414487", "#355F8D", "#2A788E", "#21918C", "#22A884", "#44BF70", "#7AD151", "#BDDF26",
-    "#FDE725",
+    "#440154", "#482475", "#414487", "#355F8D", "#2A788E", "#21918C", "#22A884", "#44BF70", "#7AD151",
+    "#BDDF26", "#FDE725",
 ]  # fmt: skip
 # Neither end of viridis shows as a small point on both light and dark; a dark page takes the other part.
 _LIGHT_PART, _DARK_PART, _STEPS = (0.0, 0.85), (0.3, 1.0), 60

@@ -1,8 +1,8 @@
 """How a command fails: which errors are reports and not defects, their exit codes, and what is said of them.
 
 The sentence goes to stderr. A command that was called with ``--json`` prints the same as data on stdout, one
-document: ``{"schema", "error": {"kind", "exit_code", "message", "findings"}}``, a finding being ``{"field", "rule",
-"value", "way_out"}``.
+document: ``{"schema", "error": {"kind", "exit_code", "message", "findings"}}``, a finding being ``{"field",
+"rule", "value", "way_out"}``.
 """
 
 from __future__ import annotations

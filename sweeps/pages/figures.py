@@ -12,8 +12,8 @@ import numpy as np
 from ...kernels.intervals import mean_interval
 from ..charts.along import axis_chart
 from ..charts.difference import difference_chart
-from ..charts.lag import lag_chart
 from ..charts.gists import along_gist, difference_gist, frontier_gist, lag_gist, shares_gist
+from ..charts.lag import lag_chart
 from ..charts.marks import Legend, Mark, told_apart
 from ..charts.panels import HEATMAP_METRICS, Panel, heatmap_panels
 from ..charts.plots import (

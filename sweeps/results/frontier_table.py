@@ -168,9 +168,10 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
         total, nobody = len(result.scenarios), " and ".join(result.scenario_axes)
         rest = f"; the first {len(counts)} are shown" if len(counts) < total else ""
         sentences = [
-            f"Nobody chooses {nobody}, so each of its {total:,} scenarios has a frontier of its own{rest}. On "
-            f"it are configurations of which no other of the scenario has more of both {result.throughput} "
-            f"and {result.ess}; {result.on_frontier().height:,} of {result.configurations:,} are on one. "
+            f"Nobody chooses {nobody}, so each of its {total:,} scenarios has a frontier of its own{rest}: "
+            "configurations of which no other of the scenario has more of both "
+            f"{result.throughput} and {result.ess}, {result.on_frontier().height:,} of "
+            f"{result.configurations:,} in all. "
             "`lagsweep recommend` chooses one setting for all scenarios."
         ]
     if different < frontier:

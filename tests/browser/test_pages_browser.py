@@ -98,7 +98,8 @@ def marks(browser):
         """const found = {};
            document.querySelectorAll('.chart').forEach(chart => {
              const box = chart.getBoundingClientRect();
-             const shown = Array.from(chart.querySelectorAll('.mark-symbol path, .mark-rect path, .mark-line path'))
+             const kinds = '.mark-symbol path, .mark-rect path, .mark-line path';
+             const shown = Array.from(chart.querySelectorAll(kinds))
                .filter(one => one.__data__ && !one.closest('[class*=role-legend]'))
                .filter(one => { const own = one.getBoundingClientRect();
                  return own.width + own.height > 1 && own.right > box.left && own.left < box.right &&
@@ -151,7 +152,8 @@ def test_each_scenario_has_a_chart_of_its_own(browser, scenarios):
     show(browser, scenarios)
     drawn = marks(browser)
     titles = browser.run(
-        "return ['0', '1'].map(k => document.querySelector(`#chart-frontier-${k} .role-title-text`).textContent)"
+        """return ['0', '1'].map(
+             k => document.querySelector(`#chart-frontier-${k} .role-title-text`).textContent)"""
     )
 
     assert titles == ["drift per version 0.1", "drift per version 0.3"]
@@ -214,7 +216,8 @@ def test_no_page_is_wider_than_a_phone(browser, request, kind, dark):
 
     assert browser.run("return document.documentElement.scrollWidth") <= 390
     outside = browser.run(
-        """const shown = document.querySelectorAll('.chart svg, .chart svg text, td, pre, .legend span, h1, h2, p');
+        """const kinds = '.chart svg, .chart svg text, td, pre, .legend span, h1, h2, p';
+           const shown = document.querySelectorAll(kinds);
            return Array.from(shown).filter(one => !one.closest('.drawn')).filter(one => {
              const box = one.getBoundingClientRect();
              return box.width > 0 && (box.left < -0.5 || box.right > 390.5);
@@ -235,8 +238,9 @@ def test_every_page_prints_dark_on_white_within_its_paper(browser, request, kind
     try:
         assert browser.run("return document.documentElement.scrollWidth") <= 690
         inks = browser.run(
-            """return Array.from(document.querySelectorAll('.chart .role-axis-label text, h1, td, .legend')).map(
-                 one => one.tagName === 'text' ? getComputedStyle(one).fill : getComputedStyle(one).color)"""
+            """const kinds = '.chart .role-axis-label text, h1, td, .legend';
+               return Array.from(document.querySelectorAll(kinds)).map(one =>
+                  one.tagName === 'text' ? getComputedStyle(one).fill : getComputedStyle(one).color)"""
         )
         assert len(inks) > 5
         assert {ink for ink in inks if sum(map(int, re.findall(r"\d+", ink)[:3])) > 330} == set()

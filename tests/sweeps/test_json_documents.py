@@ -28,7 +28,10 @@ MORE = {
     "recommend: bounds": (["recommend", "{store}", "--min-ess", "0.5", "--max-lag", "1"], "recommend"),
     "recommend: drift": (["recommend", "{folder}/drift", "--max-lag", "0"], "recommend"),
     "recommend: none": (["recommend", "{store}", "--min-ess", "1"], "recommend"),
-    "simulate: stalled": (["simulate", *CHEAP, "--max-queue-tokens", "100", "--batch-tokens", "90000"], "simulate"),
+    "simulate: stalled": (
+        ["simulate", *CHEAP, "--max-queue-tokens", "100", "--batch-tokens", "90000"],
+        "simulate",
+    ),
     "simulate: pauses": (["simulate", *CHEAP, "--publication", "pause"], "simulate"),
     "verify: repair": (["verify", "{store}", "--repair"], "verify"),
     "verify: damaged": (["verify", "{folder}/damaged"], "verify"),
@@ -92,7 +95,7 @@ def test_the_page_describes_every_document_and_no_other():
 def test_a_command_prints_what_the_page_says(folder, monkeypatch, name):
     found = document(call_of(name, folder), folder, monkeypatch)
 
-    assert found["schema"] == schema_name(PLAIN[name]) == list(found.values())[0]
+    assert found["schema"] == schema_name(PLAIN[name]) == next(iter(found.values()))
     assert faults(found, schemas()[found["schema"]]) == []
 
 
