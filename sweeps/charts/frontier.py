@@ -68,6 +68,7 @@ def frontier_chart(
     ess: str,
     axes: Sequence[str],
     marks: Marks,
+    joined: bool = True,
     baseline: Mapping[str, Any] | None = None,
     confidence: float = 0.95,
     linked: bool = False,
@@ -80,6 +81,8 @@ def frontier_chart(
         As :func:`frontier_rows` gives.
     marks : Marks
         Colours and shapes of the cells.
+    joined : bool
+        Draw the line through the frontier.
     baseline : mapping, optional
         The sequential baseline's means, by metric.
     confidence : float
@@ -119,7 +122,7 @@ def frontier_chart(
     bars, spans = bars.encode(**colour), spans.encode(**colour)
     points = points.encode(x, y, **encodings, **look)
     points = picking(brushing(points, linked), linked)
-    layers = [line, bars.encode(opacity=faded), spans.encode(opacity=faded), points]
+    layers = [*([line] if joined else []), bars.encode(opacity=faded), spans.encode(opacity=faded), points]
     layers += _baseline_layers(baseline, throughput, ess, x, y)
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     return listening(chart, linked)
@@ -143,6 +146,6 @@ def _baseline_layers(
         return []
     value = {"x": plain_value(baseline[ess]), "y": plain_value(baseline[throughput]), "text": "sequential"}
     data = inline([value])
-    mark = alt.Chart(data).mark_point(shape=_STAR, size=60, strokeWidth=1.8, opacity=1, color=GREY)
+    mark = alt.Chart(data).mark_point(shape=_STAR, size=260, strokeWidth=1.8, opacity=1, color=GREY)
     text = alt.Chart(data).mark_text(align="right", dx=-10, fontSize=11, color=GREY)
     return [mark.encode(x, y), text.encode(x, y, alt.Text("text:N"))]

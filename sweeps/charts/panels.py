@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -183,12 +184,30 @@ def _slice(
     settings = {name: at.get(name, columns[name][best].item()) for name in others}
     kept = np.ones(len(mean), bool)
     for name, value in settings.items():
-        kept &= columns[name] == (value if is_number(value) or isinstance(value, str) else np.nan)
+        kept &= _at(columns[name], value)
         if not kept.any():
             raise ConfigError(
                 f"at.{name}", "must be a value of the axis", value, "See ds.coords for its values."
             )
     return kept, f"at {describe_settings(settings)}" if settings else ""
+
+
+def _at(column: np.ndarray, value: Any) -> np.ndarray:
+    """Tell which cells stand at a value; of an axis that mixes numbers with none the values are labels."""
+    if column.dtype.kind == "U" and (value is None or is_number(value)):
+        same = [_number_of(label) == (math.inf if value is None else value) for label in column.tolist()]
+        return np.array(same, bool)
+    return np.asarray(column == (value if is_number(value) or isinstance(value, str) else np.nan))
+
+
+def _number_of(label: str) -> float:
+    """Return the number that a label stands for, NaN where it is a word."""
+    if label == "none":
+        return math.inf
+    try:
+        return float(label)
+    except ValueError:
+        return math.nan
 
 
 def _thinned(column: np.ndarray) -> np.ndarray:

@@ -135,6 +135,7 @@ def chart_of(
         ess=found.ess,
         axes=found.axes,
         marks=marks_in(found) if marks is None else marks,
+        joined=not found.alone,
         baseline=found.baseline,
         confidence=found.confidence,
         linked=linked,

@@ -111,10 +111,11 @@ def _frontier(content: Content) -> list[Figure]:
         return []
     shown = sum(thinned(part.frame, always=always).height for _, part in content.scenarios)
     left_out = sum(part.frame.height for _, part in content.scenarios) - shown
+    large = "" if found.alone else " Large points are on the frontier, joined by the dashed line;"
     caption = (
-        "Up and right is better. Large points are on the frontier, joined by the dashed line; bars are "
-        f"{content.confidence:.0%} intervals over seeds, often smaller than a point."
-    )
+        f"Up and right is better.{large} Bars are {content.confidence:.0%} intervals over seeds, often "
+        "smaller than a point."
+    ).replace("; Bars", "; bars")
     if left_out:
         caption += f" {left_out:,} of {found.frame.height:,} configurations are left out."
     marks = marks_in(found)

@@ -92,6 +92,11 @@ class Frontier:
         return found
 
     @property
+    def alone(self) -> bool:
+        """Whether each configuration is a scenario of its own, so that there is nothing to compare it with."""
+        return bool(self.scenario_axes) and not self.scenarios
+
+    @property
     def configurations(self) -> int:
         """How many cells ran; excluded ones are none."""
         return int((self.frame["runs"] > 0).sum())

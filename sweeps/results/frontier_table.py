@@ -164,7 +164,12 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
         f"{frontier:,} of {result.configurations:,} configurations are on the frontier of "
         f"{result.throughput} and {result.ess}: no other has more of both."
     ]
-    if result.scenarios:
+    if result.alone:
+        nobody = " and ".join(result.scenario_axes)
+        sentences = [
+            f"Nobody chooses {nobody}, and each configuration has a value of its own: no two can be compared."
+        ]
+    elif result.scenarios:
         total, nobody = len(result.scenarios), " and ".join(result.scenario_axes)
         rest = f"; the first {len(counts)} are shown" if len(counts) < total else ""
         sentences = [

@@ -188,6 +188,15 @@ def test_an_axis_that_stands_at_a_value_is_not_shown(sweep):
     )
 
 
+def test_a_value_of_an_axis_that_knows_none_may_be_given_as_a_number():
+    ds = run_sweep(small_base(), {"queue_cap": ["none", 400, 600], "max_lag": [0, 1]}, 2)
+    for value, place in ((400, 400.0), ("400", 400.0), (None, np.inf), (np.inf, np.inf)):
+        (rows,) = tiles(ds, at={"queue_cap": value})
+        assert sorted(row["cell"] for row in rows) == sorted(ds["cell"].sel(queue_cap=place).values.tolist())
+    with pytest.raises(ConfigError, match=r"at\.queue_cap: must be a value of the axis \(got 500\)"):
+        plot_heatmap(ds, at={"queue_cap": 500})
+
+
 def test_one_axis_is_one_row_of_tiles():
     ds = run_sweep(small_base(), {"max_lag": [0, 1, 2]}, 2)
 

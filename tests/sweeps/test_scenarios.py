@@ -73,12 +73,20 @@ def test_one_value_of_what_nobody_chooses_is_no_scenario():
     assert "scenario" not in str(found)
 
 
+def made_up_alone():
+    return made_up({"drift_per_version": [0.1, 0.2, 0.3]}, 3)
+
+
 def test_where_no_scenario_has_settings_to_compare_the_table_is_one():
-    found = frontier(made_up({"drift_per_version": [0.1, 0.2, 0.3]}, 3))
+    found = frontier(made_up_alone())
 
     assert found.on_frontier().height == 3
     assert [values for values, _ in found.parts()] == [{}]
     assert "drift_per_version" in str(found).splitlines()[0]
+    assert found.alone
+    assert "each configuration has a value of its own: no two can be compared" in " ".join(str(found).split())
+    marks = [layer["mark"]["type"] for layer in plot_frontier(made_up_alone()).to_dict()["layer"]]
+    assert "line" not in marks
 
 
 def test_of_many_scenarios_the_first_are_shown_and_counted():
@@ -124,6 +132,7 @@ def test_the_page_has_a_chart_and_rows_for_each_scenario(laws, tmp_path):
     assert by_law == sorted(by_law)  # one scenario after the other
     page = text.page.read_text("utf-8")
     assert page.count('id="chart-frontier-') == 2
+    assert "each of its 2 values is a scenario with a frontier of its own" in page
     assert "Nobody chooses response length: each chart is one scenario" in page
     assert (tmp_path / "page-charts" / "frontier.svg").read_text("utf-8").count("response length") >= 2
 
