@@ -177,9 +177,10 @@ def _amounts(values: Sequence[Any]) -> bool:
 
 def _colours(values: Sequence[Any], amounts: bool, continuous: bool) -> dict[Any, str]:
     if continuous:
-        low, high = float(values[0]), float(values[-1])
-        steps = len(VIRIDIS) - 1
-        return {low + (high - low) * k / steps: scale_colour(k / steps) for k in range(steps + 1)}
+        low, span = float(values[0]), float(values[-1]) - float(values[0])
+        places = {round(k * (len(values) - 1) / (len(VIRIDIS) - 1)) for k in range(len(VIRIDIS))}
+        some = [values[place] for place in sorted(places)]
+        return {value: scale_colour((float(value) - low) / span) for value in some}
     if amounts:
         return {value: scale_colour(k / (len(values) - 1)) for k, value in enumerate(values)}
     return {value: CATEGORIES[k % len(CATEGORIES)] for k, value in enumerate(values)}

@@ -93,7 +93,7 @@ class Frontier:
 
     @property
     def alone(self) -> bool:
-        """Whether each configuration is a scenario of its own, so that there is nothing to compare it with."""
+        """Whether each configuration is a scenario of its own, so that nothing can be compared with it."""
         return bool(self.scenario_axes) and not self.scenarios
 
     @property

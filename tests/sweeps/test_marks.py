@@ -70,6 +70,8 @@ def test_numbers_are_categories_while_few_and_amounts_when_many():
     assert list(few.colours.values()) == CATEGORIES[:3]
     assert len(set(some.colours.values())) == 9
     assert many.amounts
+    assert set(many.colours) <= set(range(40))
+    assert {min(many.colours), max(many.colours)} == {0, 39}
     assert len({many.of({"max_lag": lag, "sync_cadence": 1}).colour for lag in range(40)}) == 40
     assert set(many.colours.values()) | set(some.colours.values()) <= set(ON_DARK_PAGES)
 
