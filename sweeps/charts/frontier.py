@@ -15,7 +15,6 @@ from .style import (
     GREY,
     HEIGHT,
     WIDTH,
-    axis_value,
     field,
     interval_tooltips,
     plain_value,
@@ -26,7 +25,7 @@ _STAR = "M-1,0L1,0M0,-1L0,1M-.7,-.7L.7,.7M-.7,.7L.7,-.7"
 
 
 def frontier_rows(
-    rows: Sequence[Mapping[str, Any]], throughput: str, ess: str, axes: Sequence[str]
+    rows: Sequence[Mapping[str, Any]], throughput: str, ess: str, axes: Sequence[str], marks: Marks
 ) -> list[dict[str, Any]]:
     """Return the rows of a frontier as the chart takes them; cells without a value are left out.
 
@@ -37,6 +36,8 @@ def frontier_rows(
     throughput, ess : str
         The two metrics.
     axes : sequence of str
+    marks : Marks
+        Which knows the axes whose values are words.
     """
     found = []
     for row in rows:
@@ -55,7 +56,7 @@ def frontier_rows(
                 "update": plain_value(row["seconds_per_update"]),
                 "batch": plain_value(row["rollouts_per_batch"]),
                 "on_frontier": bool(row["on_frontier"]),
-                **{field(name): axis_value(row[name]) for name in axes},
+                **{field(name): marks.value(name, row[name]) for name in axes},
             }
         )  # fmt: skip
     return found

@@ -62,6 +62,8 @@ class Marks:
         which others lie.
     amounts : bool
         Whether colours are amounts, so that what lies between two values has a colour between theirs.
+    words : frozenset of str
+        Axes that mix numbers with none: a chart's rows have their values as words.
     """
 
     colour_axis: str | None = None
@@ -69,6 +71,12 @@ class Marks:
     colours: Mapping[Any, str] = field(default_factory=dict)
     shapes: Mapping[Any, str] = field(default_factory=dict)
     amounts: bool = False
+    words: frozenset[str] = frozenset()
+
+    def value(self, axis: str, value: Any) -> Any:
+        """Return an axis's value as the chart's rows and the scales have it."""
+        plain = axis_value(value)
+        return _word(plain) if axis in self.words else plain
 
     def of(self, settings: Mapping[str, Any]) -> Mark:
         """Return how a cell looks.
@@ -81,10 +89,10 @@ class Marks:
         """
         colour, shape = BLUE, "circle"
         if self.colour_axis is not None and self.colour_axis in settings:
-            value = axis_value(settings[self.colour_axis])
+            value = self.value(self.colour_axis, settings[self.colour_axis])
             colour = self._between(value) if self.amounts else self.colours[value]
         if self.shape_axis is not None and self.shape_axis in settings:
-            shape = self.shapes[axis_value(settings[self.shape_axis])]
+            shape = self.shapes[self.value(self.shape_axis, settings[self.shape_axis])]
         return Mark(colour, shape)
 
     def _between(self, value: float) -> str:
@@ -150,6 +158,8 @@ def marks_of(values: Mapping[str, Sequence[Any]]) -> Marks:
     """
     several = {name: distinct([axis_value(value) for value in own]) for name, own in values.items()}
     several = {name: own for name, own in several.items() if len(own) > 1}
+    mixed = frozenset(name for name, own in several.items() if len({isinstance(one, str) for one in own}) > 1)
+    several |= {name: [_word(value) for value in several[name]] for name in mixed}
     order = [name for name in PREFERRED if name in several]
     order += [name for name in several if name not in order]
     if not order:
@@ -166,6 +176,7 @@ def marks_of(values: Mapping[str, Sequence[Any]]) -> Marks:
         _colours(several[first], amounts, continuous),
         _shapes(several[second]) if second is not None else {},
         continuous,
+        mixed,
     )
 
 

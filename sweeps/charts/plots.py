@@ -128,13 +128,14 @@ def chart_of(
     """Draw the frontier of one scenario; of a large one some cells and those in `always`."""
     from .frontier import frontier_chart
 
-    rows = rows_of(found, always)
+    marks = marks_in(found) if marks is None else marks
+    rows = rows_of(found, marks, always)
     chart = frontier_chart(
         rows,
         throughput=found.throughput,
         ess=found.ess,
         axes=found.axes,
-        marks=marks_in(found) if marks is None else marks,
+        marks=marks,
         joined=not found.alone,
         baseline=found.baseline,
         confidence=found.confidence,
@@ -143,12 +144,12 @@ def chart_of(
     return chart.properties(description=frontier_gist(rows, found.throughput, found.ess))
 
 
-def rows_of(found: Frontier, always: Sequence[int] = ()) -> list[dict[str, Any]]:
+def rows_of(found: Frontier, marks: Marks, always: Sequence[int] = ()) -> list[dict[str, Any]]:
     """Return the rows that the chart of a frontier has."""
     from .frontier import frontier_rows
 
     cells = thinned(found.frame, always=always).to_dicts()
-    return frontier_rows(cells, found.throughput, found.ess, found.axes)
+    return frontier_rows(cells, found.throughput, found.ess, found.axes, marks)
 
 
 def thinned(frame: Any, most: int = MOST_POINTS, always: Sequence[int] = ()) -> Any:

@@ -176,14 +176,14 @@ def _frontier(rows: Sequence[Mapping[str, Any]], confidence: float) -> Figure:
         }
         for place, (row, point) in enumerate(zip(rows, points))
     ]
-    drawn = frontier_rows(cells, THROUGHPUT, ESS, ["system"])
+    marks = marks_of({"system": [row["label"] for row in rows]})
+    drawn = frontier_rows(cells, THROUGHPUT, ESS, ["system"], marks)
     for one, cell in zip(drawn, [cell for cell in cells if np.isfinite(cell[THROUGHPUT] + cell[ESS])]):
         one["label"] = cell["system"]
     caption = (
         "Up and right is better. Large points are beaten by no other in both; bars are "
         f"{confidence:.0%} intervals over seeds."
     )
-    marks = marks_of({"system": [row["label"] for row in rows]})
     return Figure(
         "frontier",
         "Throughput against effective sample size",

@@ -125,7 +125,7 @@ def _frontier(content: Content) -> list[Figure]:
         return chart_of_all(found, always=always)
 
     if not found.scenarios:
-        gist = frontier_gist(rows_of(found, always), found.throughput, found.ess)
+        gist = frontier_gist(rows_of(found, marks, always), found.throughput, found.ess)
         return [
             Figure(
                 "frontier",
@@ -145,7 +145,8 @@ def _frontier(content: Content) -> list[Figure]:
         return lambda: titled(chart_of(part, marks, always=always, linked=True), scenario_words(values))
 
     gists = tuple(
-        f"{scenario_words(values)}: {frontier_gist(rows_of(part, always), found.throughput, found.ess)}"
+        f"{scenario_words(values)}: "
+        + frontier_gist(rows_of(part, marks, always), found.throughput, found.ess)
         for values, part in content.scenarios
     )
     drawn = tuple(one(values, part) for values, part in content.scenarios)
