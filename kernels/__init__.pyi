@@ -5,6 +5,7 @@ from . import (
     memory as memory,
     overlap as overlap,
     recovery as recovery,
+    selection as selection,
     staleness as staleness,
     sync as sync,
 )
@@ -90,6 +91,7 @@ from .recovery import (
     optimal_checkpoint_interval as optimal_checkpoint_interval,
     scale_mtbf_seconds as scale_mtbf_seconds,
 )
+from .selection import Selection as Selection, select_best as select_best
 from .staleness import (
     effective_sample_size as effective_sample_size,
     ess_report as ess_report,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,12 @@ from .spec_arguments import spec_from_arguments
 @click.option(
     "--windows", type=click.IntRange(min=1), metavar="N", help="Report by windows of N updates too."
 )
+@click.option(
+    "--refine",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Then add N values of axes where the frontier bends.",
+)
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option(
     "--executor", type=click.Choice(["threads", "serial"]), default="threads", help="Where runs are done."
@@ -106,7 +113,9 @@ def command(spec: str | None, **options: Any) -> int:
 def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     from ..execute.progress import progress_for_terminal
     from ..runs.many import Cancelled
+    from ..store.folder_content import content_of_folder
     from ..store.writing import StopAtFailure, run_into_store
+    from ..sweep.refine import run_refined
     from .signals import stop_at_safe_point
 
     progress = progress_for_terminal(quiet=options["quiet"])
@@ -116,9 +125,9 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
             # Rules of Python hold a lock that threads share, so each thread gets a process.
             name = "processes" if sweep.custom and options["executor"] == "threads" else options["executor"]
             with executor_of(name, options["dask"], options["threads"]) as executor:
-                dataset = run_into_store(
-                    sweep,
-                    folder,
+                run = partial(
+                    run_into_store,
+                    folder=folder,
                     executor=executor,
                     threads=options["threads"],
                     progress=progress,
@@ -126,8 +135,12 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
                     unit_runs=options["runs_per_unit"],
                     retry_failed=options["retry_failed"],
                     fail_fast=options["fail_fast"],
-                    rerun=options["rerun"],
                 )
+                if options["refine"]:
+                    first = partial(run, rerun=True) if options["rerun"] else run
+                    dataset = run_refined(sweep, options["refine"], first, run, progress.note)
+                else:
+                    dataset = run(sweep, rerun=options["rerun"])
         except Cancelled:
             if not stop.signal:
                 raise
@@ -135,6 +148,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except StopAtFailure:
             note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
             raise Stopped(note, 1) from None
-    code = print_result(dataset, folder, as_json=options["as_json"])
+    content = content_of_folder(folder) if options["as_json"] else ""
+    code = print_result(dataset, folder, as_json=options["as_json"], content=content)
     progress.note(f"store: {folder}\nto look at it: {shlex.join([program(), 'report', str(folder)])}")
     return code

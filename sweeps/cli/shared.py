@@ -17,6 +17,7 @@ from ..results.words import cut_note
 from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
 from ..spec.engine_files import with_engine_fields
+from ..spec.exclusions import exclusion_reasons
 from .config_flags import changes_from_flags, preset_from_flags
 
 PROGRAM = "lagsweep"
@@ -71,8 +72,8 @@ def tell_compiling(config: Any, quiet: bool) -> None:
         click.echo(COMPILING, err=True)
 
 
-def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
-    """Print a result's table, or its facts as JSON; gives the exit code: 1 if runs failed."""
+def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = "") -> int:
+    """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
     from ..results.frontier import frontier
 
     status = dataset["status"].values
@@ -83,6 +84,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
             "store": str(folder),
             "fingerprint": dataset.attrs["fingerprint"],
             "complete": bool(dataset.attrs["complete"]),
+            **({"content": content} if content else {}),
             "runs": counts,
             "drift_per_version": found.drift_per_version,
             "baseline": found.baseline or None,
@@ -92,6 +94,8 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
         click.echo(json_document("sweep", facts))
     else:
         click.echo(str(found))
+        if content:
+            click.echo(f"content {content}: that of all stores of these runs", err=True)
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
     for line in remarks(dataset):
@@ -135,6 +139,7 @@ def remarks(dataset: Any) -> list[str]:
         first = int(untrained.values.ravel().argmax())
         short = too_short_for_an_update(spec.config(first))
         lines += [f"note: the run is too short in the first of them: {short}"] if short else []
+    lines += [f"note: left out: {reason}" for reason in exclusion_reasons(spec, constraints=False)]
     if spec.custom is not None:
         lines.append(f"note: with rules of your own: {spec.custom.describe()}")
     lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]

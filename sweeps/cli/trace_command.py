@@ -113,7 +113,7 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
     from ..custom.custom import remember
     from ..spec.carried import config_at
-    from ..store.replay import replay
+    from ..store.replay import refuse_older_model, replay
     from ..store.store import open_sweep
     from ..trace.trace import check_size_before
     from .cell_arguments import read_cell
@@ -135,6 +135,7 @@ def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, d
     remember(read_custom(options["custom"]))
     check_size_before(config, most)
     tell_compiling(config, options["quiet"])
+    refuse_older_model(dataset)
     again = replay(dataset, cell, seed)
     about = {
         "store": str(store),

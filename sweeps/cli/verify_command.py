@@ -76,6 +76,7 @@ def command(
             "units_done": report.units_done,
             "chunks": report.chunks,
             "runs_checked": report.runs_checked,
+            "content": report.content,
             "findings": [vars(finding) for finding in report.findings],
             **({"repairs": report.repairs} if repair else {}),
         }
@@ -93,7 +94,7 @@ def command(
                 f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
             )
         )
-    for note in report.notes:
+    for note in (*report.notes, *([f"content {report.content}"] if report.content else [])):
         click.echo(f"note: {note}", err=True)
     if report.findings and not repair:
         way_out = shlex.join([program(), "verify", str(store), "--repair"])

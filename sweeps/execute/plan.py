@@ -25,7 +25,7 @@ from ..spec.identity import cell_ids
 from ..spec.spec import SweepSpec
 from ..spec.stopping import FIRST_LOOK, reported_metrics
 from ..spec.windows import windows_of
-from .units import EVENT_SECONDS, Layout, choose_chunks, default_unit_runs
+from .units import EVENT_SECONDS, MOST_UNIT_RUNS, Layout, choose_chunks, default_unit_runs
 
 CELLS = "cells"
 BASELINE = "baseline"
@@ -193,11 +193,16 @@ def guessed_run_seconds(base: PipelineConfig, design: Design) -> float:
 
 def wanted_unit_runs(spec: SweepSpec) -> int:
     """Choose how many runs a unit has: about two seconds of work, and rows that fit well into memory."""
-    runs = default_unit_runs(guessed_run_seconds(spec.base, spec.design))
-    if spec.tables or spec.masks:
-        # A run has about two events a rollout; batches have fewer rows, but then there is room.
-        runs = min(runs, max(1, int(UNIT_ROWS / max(1.0, 2 * guessed_rollouts(spec.base, spec.design)))))
-    return runs
+    return min(default_unit_runs(guessed_run_seconds(spec.base, spec.design)), most_unit_runs(spec))
+
+
+def most_unit_runs(spec: SweepSpec) -> int:
+    """Tell how many runs a unit may have, that its values and its rows fit well into memory."""
+    if not (spec.tables or spec.masks):
+        return MOST_UNIT_RUNS
+    # A run has about two events a rollout; batches have fewer rows, but then there is room.
+    rows = max(1.0, 2 * guessed_rollouts(spec.base, spec.design))
+    return min(MOST_UNIT_RUNS, max(1, int(UNIT_ROWS / rows)))
 
 
 def total_runs(parts: Sequence[Part]) -> int:

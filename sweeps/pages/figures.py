@@ -35,6 +35,7 @@ from ..results.shares import baseline_shares, time_shares
 from ..results.shown import shown_text
 from ..results.words import METRICS, axis_words, metric_title, short_label
 from .content import Content
+from .engine_runs import engine_figures
 from .page import Figure, on_page
 
 MOST_AXES = 6
@@ -100,6 +101,7 @@ def report_charts(content: Content) -> list[Figure]:
         *_frontier(content),
         *_surfaces(content),
         *_shares(content),
+        *engine_figures(content),
         *_lags(content),
         *_differences(content),
     ]

@@ -119,7 +119,11 @@ def _page(content: Content, figures: Sequence[Figure]) -> bytes:
     from .sections import cell_labels, report_values
 
     heatmaps = [figure for figure in figures if isinstance(figure, Heatmaps)]
-    small = {"Along each axis": "along-", "Where time and tokens go": "where-"}
+    small = {
+        "Along each axis": "along-",
+        "Where time and tokens go": "where-",
+        "Engines over time": "engines-",
+    }
     return linked_page(
         "report.html",
         f"{content.spec.name} · lagsweep report",

@@ -20,6 +20,7 @@ from ..results.frontier_table import halted_text
 from ..results.numbers import digits_for, fixed, missing, number, percent_interval, with_half_width
 from ..results.words import axis_words, describe_settings, short_label
 from ..runs.status import FAILED
+from ..spec.exclusions import exclusion_reasons
 from ..spec.writing import spec_to_toml
 from .content import EFFECTIVE, Content
 from .page import Table
@@ -247,8 +248,7 @@ def _failures(content: Content) -> dict[str, Any]:
     counts = [f"{status[name]:,} {name}" for name in ("failed", "excluded", "not run") if status[name]]
     found["sentences"] = [("", f"Runs: {', '.join(counts)}.")]
     if status["excluded"]:
-        rules = ", ".join(content.spec.constraints) or "the spec"
-        found["sentences"].append(("", f"Excluded cells break a constraint: {rules}."))
+        found["sentences"] += [("", f"Left out: {reason}.") for reason in exclusion_reasons(content.spec)]
     if "reason" in content.ds and status["failed"]:
         reasons = content.ds["reason"].values.reshape(-1, content.ds.sizes["seed"])
         failed = np.argwhere(content.ds["status"].values.reshape(reasons.shape) == FAILED)

@@ -53,6 +53,7 @@ from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
 from .sweeps.pages.engine import write_engine_page as write_engine_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
+from .sweeps.pages.sensitivity import write_sensitivity_page as write_sensitivity_page
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
     all_presets as all_presets,
@@ -88,6 +89,9 @@ from .sweeps.runs.simulate import (
     simulate_pipeline as simulate_pipeline,
     start_run as start_run,
 )
+from .sweeps.search.result import SearchResult as SearchResult
+from .sweeps.search.search import search as search
+from .sweeps.search.sensitivity import Sensitivity as Sensitivity, sensitivity as sensitivity
 from .sweeps.spec.carried import config_at as config_at
 from .sweeps.spec.spec import SweepSpec as SweepSpec
 from .sweeps.store.map_runs import map_runs as map_runs

@@ -170,7 +170,7 @@ def recommend(
     sweep_dataset(ds)
     if store is not None:
         path_of("store", store)
-    bounds = _bounds(min_ess, max_lag)
+    bounds = bounds_of(min_ess, max_lag)
     table = choice_table(ds, objective, sense, bounds, scenarios, checked)
 
     candidates = candidates_of(table, table.admissible())
@@ -239,7 +239,14 @@ def _share(value: Any, name: str) -> float:
     return share
 
 
-def _bounds(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
+def bounds_of(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
+    """Check the bounds of a choice.
+
+    Raises
+    ------
+    ConfigError
+        For a bound out of range.
+    """
     found = []
     if min_ess is not None:
         found.append(Bound("min_ess", ESS, _share(min_ess, "min_ess")))

@@ -97,10 +97,10 @@ def axis_words(name: str) -> AxisWords:
     --------
     >>> axis_words("queue_cap").title, axis_words("preset.max_staleness").phrase
     ('queue cap, tokens', 'max staleness')
-    >>> axis_words("engine.kv_cache_tokens").short
-    'kv cache tokens'
+    >>> axis_words("engine.max_running").short
+    'engine max running'
     """
-    plain = name.rpartition(".")[2].replace("_", " ")
+    plain = name.removeprefix("preset.").replace("engine.", "engine ").replace("_", " ")
     return AXES.get(name) or AxisWords(plain, plain, _SHORT_FIELDS.get(name, plain))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,8 @@ class PipelineResult(MetricAttributes):
         the length law.
     """
 
+    # Begins this very run anew, with rules of the user's own too; not kept when a result is pickled.
+    begin_again: Callable[..., Any] | None = None
     lags: dict[tuple[str, str], np.ndarray]
     slot_ticks: dict[str, int]
     trainer_ticks: dict[str, int]
@@ -205,6 +207,9 @@ class GeneralResult(PipelineResult):
         self.slot_ticks = details["slot_ticks"]
         self.trainer_ticks = details["trainer_ticks"]
         self.length_deciles = details["length_deciles"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "begin_again"}
 
 
 def slot_constraint_names(config: PipelineConfig) -> list[str]:

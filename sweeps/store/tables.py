@@ -18,6 +18,7 @@ from ..execute.work import UnitWork
 from ..results.masks import mask_columns
 from ..spec.spec import SweepSpec
 from .arrays import digest_of, digest_of_file
+from .packs import PACKS_NAME
 from .place import CHANGED, KEPT, MISSING, UNFINISHED, Place, refusal
 
 if TYPE_CHECKING:
@@ -145,13 +146,14 @@ def _merged(
 
 def in_run_order(frame: polars.DataFrame, cells: np.ndarray, seeds: np.ndarray) -> polars.DataFrame:
     """Put rows in the order of their runs: by cell, then seed, as listed; the rows of a run stay in order."""
-    by_cell = {int(cell): k for k, cell in enumerate(cells)}
-    by_seed = {int(seed): k for k, seed in enumerate(seeds)}
-    keys = [
-        by_cell[cell] * len(by_seed) + by_seed[seed]
-        for cell, seed in frame.select("cell", "seed").iter_rows()
-    ]
-    return frame[np.argsort(keys, kind="stable")]
+    places = _places(cells, frame["cell"].to_numpy()) * len(seeds) + _places(seeds, frame["seed"].to_numpy())
+    return frame[np.argsort(places, kind="stable")]
+
+
+def _places(labels: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return where labels, each of which is there once, stand in a list."""
+    order = np.argsort(labels, kind="stable")
+    return order[np.searchsorted(labels[order], wanted)]
 
 
 def write_part(place: Place, table: str, work_name: str, frame: polars.DataFrame) -> str:
@@ -211,6 +213,7 @@ def read_unit_tables(folder: Path, work_name: str, digests: Mapping[str, str]) -
 def remove_leftovers(folder: Path) -> int:
     """Remove the unfinished files that a killed run left; tells how many."""
     leftovers = [file for ending in _LEFTOVERS for file in (folder / TABLES_NAME).glob(f"*/*{ending}")]
+    leftovers += (folder / PACKS_NAME).glob(f"*{UNFINISHED}")
     for leftover in leftovers:
         leftover.unlink(missing_ok=True)
     return len(leftovers)

@@ -16,6 +16,7 @@ from ..execute.progress import Progress, duration
 from ..execute.threads import default_threads
 from ..execute.work import run_block
 from ..runs.many import RECORD_NOTHING
+from ..spec.exclusions import exclusion_reasons
 from ..spec.spec import SweepSpec
 from ..spec.union import added, union_spec
 from ..store.store import SweepStore
@@ -81,6 +82,9 @@ def dry_run_report(
         "runs_left": left,
         "estimated_seconds": run_seconds * left / workers,
     }
+    reasons = exclusion_reasons(spec)
+    if reasons:
+        facts["excluded_because"] = reasons
     return DryRun(facts, _text(spec, facts))
 
 
@@ -140,6 +144,7 @@ def _text(spec: SweepSpec, facts: dict[str, Any]) -> str:
         [
             f"store      {facts['store']}",
             f"cells      {facts['cells']:,}{excluded} ({axes or 'no axes'})",
+            *(f"           {reason}" for reason in facts.get("excluded_because", [])),
             f"runs       {facts['runs']:,} at {facts['seeds']:,} seeds{baseline}{until}",
             f"units      {facts['units']:,} of about {facts['runs_per_unit']:,} runs",
             f"size       {_bytes(facts['bytes_uncompressed'])} before compression",

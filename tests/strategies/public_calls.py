@@ -527,6 +527,12 @@ def _kernel_calls() -> dict[str, Call]:
         # recovery
         "checkpoint_availability": _INTERVAL,
         "checkpoint_cadence": _INTERVAL,
+        "select_best": {
+            "values": np.arange(60.0).reshape(2, 30),
+            "indifference": 0.5,
+            "confidence": 0.9,
+            "first_values": 5,
+        },
         "expected_overhead_fraction": _INTERVAL,
         "expected_run_seconds": {"work_seconds": 36000.0, **_INTERVAL},
         "mtbf_estimate": {"run_seconds": 1e6, "failures": 3, "failures_per_second": None, "confidence": 0.9},
@@ -816,6 +822,11 @@ def _checkpoint_calls() -> dict[str, Call]:
     }
 
 
+@cache
+def _sensitivity() -> ls.Sensitivity:
+    return ls.sensitivity(BASE, {"max_lag": [1, 2]}, metrics="updates", points=4, seeds=1)
+
+
 def _sweep_calls() -> dict[str, Call]:
     ds = Lazy(_dataset)
     result = Lazy(_result)
@@ -976,6 +987,46 @@ def _sweep_calls() -> dict[str, Call]:
             "baseline": False,
         },
         "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
+        "search": {
+            "base": BASE,
+            "axes": {"max_lag": [0, 1]},
+            "maximize": "trained_tokens_per_second",
+            "minimize": (),
+            "min_ess": None,
+            "max_lag": None,
+            "constraints": (),
+            "budget_runs": 200,
+            "budget_seconds": None,
+            "indifference": 0.05,
+            "confidence": 0.9,
+            "explore_seeds": 2,
+            "candidates": 2,
+            "sampler": "around",
+            "store": None,
+            "results": None,
+            "name": "sweep",
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
+        "sensitivity": {
+            "base": BASE,
+            "axes": {"max_lag": [1, 2]},
+            "metrics": "seconds_per_update",
+            "method": "sobol",
+            "points": 4,
+            "seeds": 1,
+            "constraints": (),
+            "confidence": 0.9,
+            "store": None,
+            "results": None,
+            "name": "sweep",
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
         "simulate_custom": {
             "config": BASE,
             "admission": None,
@@ -1005,6 +1056,11 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "cancel": None,
             "custom": None,
+        },
+        "write_sensitivity_page": {
+            "found": Lazy(_sensitivity),
+            "path": "sensitivity.html",
+            "line": "",
         },
         "write_report": {
             "ds": ds,
@@ -1086,6 +1142,11 @@ def _owned_calls() -> dict[str, Call]:
         "RecordReport.as_dict": Call(target=report),
         "RecordReport.ok": Call({"strict": True}, target=report),
         "Row": Call({"columns": {"a": 1}}),
+        "SearchResult.to_dict": Call(
+            target=lambda: ls.search(BASE, {"max_lag": [0, 1]}, budget_runs=200, candidates=2)
+        ),
+        "Sensitivity.to_dict": Call(target=_sensitivity),
+        "Sensitivity.chart": Call({"metric": None}, target=_sensitivity),
         "SweepSpec.config": Call({"cell": 0, "seed": 0}, target=_spec),
         "SweepSpec.replace": Call({"seeds": (0,), "name": "x", "until": None}, target=_spec),
         "SweepSpec.run": Call({"threads": 1, "store": None}, target=_spec),
@@ -1094,7 +1155,7 @@ def _owned_calls() -> dict[str, Call]:
         "VerifyReport": Call(
             {"folder": Path("x"), "complete": True, "findings": [], "notes": [], "repairs": []}
             | {"wrong_units": set(), "stray_files": [], "units": 1, "units_done": 1, "chunks": 1}
-            | {"runs_checked": 1}
+            | {"runs_checked": 1, "content": "0" * 16}
         ),
         "VerifyReport.add": Call(
             {"kind": "x", "where": "y", "what": "z", "unit": None, "stray": None},

@@ -273,7 +273,7 @@ def test_failures_and_excluded_cells_are_listed(tmp_path):
     page = page_of(ds, tmp_path)
 
     assert "Runs: 1 failed, 9 excluded." in page.words
-    assert "Excluded cells break a constraint: queue_cap >= 200 * sync_cadence." in page.words
+    assert "Left out: 3 cells break a constraint: queue_cap >= 200 * sync_cadence." in page.words
     assert "1 × out of memory" in page.words
     assert "queue_cap=400 max_lag=3 sync_cadence=1" in page.words
 
