@@ -35,6 +35,9 @@ DOCUMENTS = {
     "presets": 1,
     "preset": 1,
     "lab": 1,
+    "search": 1,
+    "sensitivity": 1,
+    "compact": 1,
     "error": 1,
 }
 

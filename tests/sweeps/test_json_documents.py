@@ -55,7 +55,7 @@ PLAIN = {
     "engine show": "engine-show", "engine cards": "engine-cards", "ledger": "ledger",
     "ledger models": "ledger-models", "ledger kv": "ledger-kv", "ledger sync": "ledger-sync",
     "ledger checkpoint": "ledger-checkpoint", "validate": "validate", "drill": "drill", "presets": "preset",
-    "lab": "lab",
+    "lab": "lab", "search": "search", "sensitivity": "sensitivity", "compact": "compact",
 }  # fmt: skip
 
 
