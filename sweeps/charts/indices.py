@@ -21,7 +21,7 @@ INDEX_COLOURS = {
 
 def indices_chart(
     rows: Sequence[Mapping[str, Any]], *, method: str, metric: str, units: str, legend: bool = True
-) -> alt.TopLevelMixin:
+) -> alt.LayerChart | alt.FacetChart:
     """Draw the indices of one metric.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .config_flags import (
     axes_from_flags,
     changes_from_flags,
@@ -127,7 +127,7 @@ def command(spec: str | None, **options: Any) -> int:
         from ..sweep.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
-        click.echo(json_text(report.facts) if options["as_json"] else report.text)
+        click.echo(json_document("dry-run", report.facts) if options["as_json"] else report.text)
         return 0
     return _run(sweep, folder, options)
 

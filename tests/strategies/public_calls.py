@@ -902,7 +902,7 @@ def _sweep_calls() -> dict[str, Call]:
         "constraint_intervals": {"result": general},
         "explain_stall": {"config": BASE, "result": result},
         "finish_run": {"run": Lazy(_finished_run)},
-        "frontier": {"ds": ds, **names, "confidence": 0.95},
+        "frontier": {"ds": ds, **names, "scenarios": None, "confidence": 0.95},
         "length_bias": {"result": general},
         "length_quantiles": {"result": general, "quantiles": (0.5, 0.9)},
         "load_spec": {"path": Lazy(lambda: _file("s.toml", _SPEC)), "rollout_workers": 2},
@@ -916,7 +916,7 @@ def _sweep_calls() -> dict[str, Call]:
             "confidence": 0.95,
         },
         "phase_bounds": {"config": BASE},
-        "plot_frontier": {"ds": ds, **names, "confidence": 0.95},
+        "plot_frontier": {"ds": ds, **names, "scenarios": None, "confidence": 0.95},
         "plot_heatmap": {
             "ds": ds,
             "metric": "updates",
@@ -1017,6 +1017,7 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "windows": None,
             "custom": None,
+            "baseline": False,
         },
         "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
         "search": {
@@ -1134,6 +1135,7 @@ def _owned_calls() -> dict[str, Call]:
     calls |= {
         "Finding.within": Call({"place": "x."}, target=lambda: ls.Finding(*error)),
         "Frontier.on_frontier": Call(target=lambda: ls.frontier(_dataset())),
+        "Frontier.parts": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
         "Engine.to_dict": Call(target=lambda: ENGINE),
         "EngineFit.as_dict": Call(target=_fit),
