@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +13,7 @@ from oracle.json_page import Row, faults, parts, schemas
 
 from lagsweep.sweeps.json_text import DOCUMENTS, json_document, schema_name
 
+DATA = Path(__file__).resolve().parents[1] / "data"
 STORED = ["--duration-seconds", "120", "--axis", "max_lag=0,1", "--seeds", "2"]
 CHEAP = ["--duration-seconds", "60", "--warmup-seconds", "0"]
 # What the plain calls do not show.
@@ -36,6 +39,11 @@ MORE = {
     "verify: repair": (["verify", "{store}", "--repair"], "verify"),
     "verify: damaged": (["verify", "{folder}/damaged"], "verify"),
     "trace: simulated": (["trace", *CHEAP, "--batches", "{folder}/b.csv", "-o", "{folder}/t.json"], "trace"),
+    "engine fit: samples": (
+        ["engine", "fit", "--samples", "{folder}/samples.csv", "--kv-cache-tokens", "41408",
+         "-o", "{folder}/sampled.toml"],
+        "engine-samples",
+    ),
     "ledger kv: pool": (
         ["ledger", "kv", "--layers", "20,12", "--kv-heads", "8", "--head-dim", "128",
          "--pool", "8GiB"],
@@ -54,7 +62,8 @@ PLAIN = {
     "recommend": "recommend", "compare": "compare", "trace": "trace", "engine fit": "engine-fit",
     "engine show": "engine-show", "engine cards": "engine-cards", "ledger": "ledger",
     "ledger models": "ledger-models", "ledger kv": "ledger-kv", "ledger sync": "ledger-sync",
-    "ledger checkpoint": "ledger-checkpoint", "validate": "validate", "drill": "drill", "presets": "preset",
+    "ledger checkpoint": "ledger-checkpoint",
+    "ledger drift": "ledger-drift", "validate": "validate", "drill": "drill", "presets": "preset",
     "lab": "lab", "search": "search", "sensitivity": "sensitivity", "compact": "compact",
 }  # fmt: skip
 
@@ -62,6 +71,7 @@ PLAIN = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = prepare(tmp_path_factory.mktemp("json"))
+    shutil.copy(DATA / "engines" / "vllm_samples.csv", folder / "samples.csv")
     (folder / "bad.jsonl").write_text('{"response_ids": [1, 2], "logprobs": [-0.5]}\nnot json\n')
     assert run(["run", "--store", str(folder / "damaged"), *STORED, "-q"]).code == 0
     chunk = max((folder / "damaged" / "cells.zarr").glob("*/c/**/*"), key=lambda path: path.is_file())
