@@ -172,3 +172,11 @@ def timeline_gist(levels: Rows, batches: Rows, end: float) -> str:
         return f"{text}."
     lags = [row["mean_lag"] for row in batches]
     return f"{text} with a mean lag between {figure(min(lags))} and {figure(max(lags))} versions."
+
+
+def indices_gist(rows: Rows, method: str, metric: str) -> str:
+    """Say which settings move a metric, the strongest first."""
+    name = "ST" if method == "sobol" else "mu_star"
+    words = "share of the variance with interactions" if method == "sobol" else "mean effect"
+    named = [f"{row['axis']} {figure(row[name])}" for row in rows[:MOST_NAMED]]
+    return f"{metric}, {words}: {', '.join(named)}."

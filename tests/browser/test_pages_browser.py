@@ -7,6 +7,7 @@ import re
 import pytest
 from browser.webdriver import Browser
 
+import lagsweep as ls
 from lagsweep import Engine, LengthLaw, preset_config, read_requests, simulate_engine, write_engine_page
 from lagsweep.sweeps.compare.rows import comparison_rows
 from lagsweep.sweeps.compare.systems import compare_systems, compared_systems
@@ -14,6 +15,7 @@ from lagsweep.sweeps.lab.lab import run_lab
 from lagsweep.sweeps.pages.comparison import write_comparison_page
 from lagsweep.sweeps.pages.lab import write_lab
 from lagsweep.sweeps.pages.report import write_report
+from lagsweep.sweeps.pages.sensitivity import write_sensitivity_page
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.sweep.run import run_spec
 
@@ -29,7 +31,7 @@ SMALL = {
     "warmup_seconds": 20.0,
 }
 KNOBS = {"preset.staleness_threshold": [0.0, 0.25, 0.5], "preset.trigger_parameter_sync_step": [1, 2, 4]}
-KINDS = ("knobs", "zipped", "scenarios", "comparison", "engine", "lab")
+KINDS = ("knobs", "zipped", "scenarios", "comparison", "engine", "lab", "sensitivity")
 
 
 def written(axes, folder, **options):
@@ -77,6 +79,15 @@ def engine(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     return write_lab(tmp_path_factory.mktemp("lab"), "smoke", list(run_lab("smoke")))
+
+
+@pytest.fixture(scope="module")
+def sensitivity(tmp_path_factory):
+    axes = {"preset.staleness_threshold": {"from": 0.0, "to": 1.0}, "sync_seconds": {"from": 0.5, "to": 5.0}}
+    found = ls.sensitivity(preset_config("verl_fully_async", **SMALL), axes, points=4, seeds=2)
+    return write_sensitivity_page(
+        found, tmp_path_factory.mktemp("sensitivity") / "page.html", line="lagsweep"
+    )
 
 
 @pytest.fixture(scope="module")
