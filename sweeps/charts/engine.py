@@ -15,6 +15,8 @@ MOST_STEPS = 600
 RUNNING, WAITING = "running", "waiting"
 LEVEL_COLOURS = {RUNNING: BLUE, WAITING: VERMILLION}
 SET_COLOURS = {"fitted on": GREY, "held out": BLUE}
+SAMPLE_COLOURS = {"fitted on": BLUE, "far off, dropped": VERMILLION}
+REQUEST_WORDS = {"preemptions": "preempted in the model"}
 
 
 def thinned_levels(seconds: np.ndarray, levels: Mapping[str, np.ndarray], end: float) -> list[dict[str, Any]]:
@@ -55,7 +57,7 @@ def load_chart(
     rows: Sequence[Mapping[str, Any]], *, max_running: int | None, end: float
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the rollouts that run and those that wait."""
-    base = alt.Chart(inline(rows)).encode(alt.X("seconds:Q", title="time, s", scale=_time(end)))
+    base = alt.Chart(inline(rows)).encode(_time(end))
     lines = [
         base.mark_line(interpolate="step-after", color=colour, strokeWidth=1.5, strokeDash=dash).encode(
             alt.Y(f"{name}:Q", title="rollouts")
@@ -75,7 +77,7 @@ def cache_chart(
             interpolate="step-after", color=GREEN, opacity=0.4, line={"color": GREEN, "strokeWidth": 1}
         )
         .encode(
-            alt.X("seconds:Q", title="time, s", scale=_time(end)),
+            _time(end),
             alt.Y("kv_tokens:Q", title="tokens of context", axis=alt.Axis(format="~s")),
         )
     )
@@ -88,15 +90,33 @@ def preemption_chart(rows: Sequence[Mapping[str, Any]], *, end: float) -> alt.Ch
         alt.Chart(inline(rows))
         .mark_line(interpolate="step-after", color=ORANGE, strokeWidth=2)
         .encode(
-            alt.X("seconds:Q", title="time, s", scale=_time(end)),
+            _time(end),
             alt.Y("preemptions:Q", title="preemptions so far", axis=alt.Axis(tickMinStep=1)),
         )
         .properties(width=WIDTH, height=120)
     )
 
 
-def match_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.LayerChart | alt.FacetChart:
-    """Draw what was predicted of each request against what was measured; the line is a perfect match."""
+def match_chart(
+    rows: Sequence[Mapping[str, Any]],
+    title: str,
+    *,
+    colours: Mapping[str, str] = SET_COLOURS,
+    also: Mapping[str, str] = REQUEST_WORDS,
+) -> alt.LayerChart | alt.FacetChart:
+    """Draw what was predicted of each row against what was measured; the line is a perfect match.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        With ``measured``, ``predicted``, ``request`` (the row's number), ``set`` and what `also` names.
+    title : str
+        What was measured, with its unit.
+    colours : mapping of str to str
+        The sets and their colours.
+    also : mapping of str to str
+        More numbers of a row for its tooltip, and their words.
+    """
     values = [float(row[side]) for row in rows for side in ("measured", "predicted")]
     ends = [min(values), max(values)]
     scale = alt.Scale(domain=ends, nice=True, zero=False)
@@ -111,24 +131,25 @@ def match_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.LayerChart
         .encode(
             alt.X("measured:Q", title=f"measured {title}", scale=scale),
             alt.Y("predicted:Q", title=f"predicted {title}", scale=scale),
-            alt.Color("set:N", scale=_sets(), legend=None),
+            alt.Color("set:N", scale=_sets(colours), legend=None),
             tooltip=[
                 alt.Tooltip("request:Q", title="row"),
                 alt.Tooltip("measured:Q", format=",.2f"),
                 alt.Tooltip("predicted:Q", format=",.2f"),
-                alt.Tooltip("preemptions:Q", title="preempted in the model"),
+                *(alt.Tooltip(f"{name}:Q", title=words) for name, words in also.items()),
             ],
         )
     )
     return alt.layer(line, points).properties(width=WIDTH, height=HEIGHT)
 
 
-def _sets() -> alt.Scale:
-    return alt.Scale(domain=list(SET_COLOURS), range=list(SET_COLOURS.values()))
+def _sets(colours: Mapping[str, str]) -> alt.Scale:
+    return alt.Scale(domain=list(colours), range=list(colours.values()))
 
 
-def _time(end: float) -> alt.Scale:
-    return alt.Scale(domain=[0, end], nice=False)
+def _time(end: float) -> alt.X:
+    axis = alt.Axis(labelOverlap="parity", labelSeparation=8)
+    return alt.X("seconds:Q", title="time, s", scale=alt.Scale(domain=[0, end], nice=False), axis=axis)
 
 
 def _rule(level: int | None, text: str) -> list[alt.Chart]:

@@ -179,6 +179,11 @@ def _dataset() -> Any:
 
 
 @cache
+def _dataset_of_options() -> Any:
+    return ls.run_sweep(BASE, {"publication": ["background", "pause"]}, 2)
+
+
+@cache
 def _compared() -> Any:
     return ls.compare_systems(_systems(), 2)
 
@@ -265,6 +270,10 @@ def _fit() -> Any:
     return ls.fit_engine(_requests(), model="Llama-3.1-8B", accelerator="H100", kv_cache_tokens="none")
 
 
+def _samples() -> Any:
+    return ls.read_engine_log(_file("samples.csv", _SAMPLES))
+
+
 def _file(name: str, text: str) -> str:
     Path(name).write_text(text, encoding="utf-8")
     return name
@@ -274,6 +283,11 @@ _REQUESTS = "arrival_s,prompt_tokens,output_tokens,e2e_s\n" + "\n".join(
     f"{place / 10},5,4,{0.05 + place / 1000}" for place in range(24)
 )
 _STAGES = "running,prompt_tokens,output_tokens,seconds_per_token\n2,50,9,0.01\n8,50,9,0.011\n32,50,9,0.015\n"
+_STEPS = "step,timing_s/gen,timing_s/step\n1,5,9\n2,4,8\n"
+_SAMPLES = "t_s,#running-req,#token,gen throughput (token/s)\n" + "\n".join(
+    f"{place},{running},{100 * running + 40 * place},{running / (0.01 + running / 1e4 + place / 1e5):.3f}"
+    for place, running in enumerate(6 * [4] + 6 * [8] + 6 * [16])
+)
 _SPEC = "name = 'x'\nseeds = 1\n[base]\nduration_seconds = 20\n[axes]\nmax_lag = [0, 1]\n"
 RECORD = good_record()
 SHAPE = k.ModelShape(
@@ -545,6 +559,12 @@ def _kernel_calls() -> dict[str, Call]:
         # recovery
         "checkpoint_availability": _INTERVAL,
         "checkpoint_cadence": _INTERVAL,
+        "select_best": {
+            "values": np.arange(60.0).reshape(2, 30),
+            "indifference": 0.5,
+            "confidence": 0.9,
+            "first_values": 5,
+        },
         "expected_overhead_fraction": _INTERVAL,
         "expected_run_seconds": {"work_seconds": 36000.0, **_INTERVAL},
         "mtbf_estimate": {"run_seconds": 1e6, "failures": 3, "failures_per_second": None, "confidence": 0.9},
@@ -557,6 +577,10 @@ def _kernel_calls() -> dict[str, Call]:
         },
         "scale_mtbf_seconds": {"mtbf_seconds": 1e4, "measured_devices": 8, "devices": 64},
         # staleness
+        "drift_from_clip_fraction": {"fraction": [0.1, 0.2], "clip_range": 0.2, "lag": [1.0, 2.0]},
+        "drift_from_ess": {"normalized_ess": [0.97, 0.8], "lag": [1.0, 2.0], "ess_at_lag_0": 0.99},
+        "drift_from_kl": {"kl": [0.01, 0.05], "lag": [1.0, 2.0]},
+        "sequence_drift": {"token_drift": 0.2, "tokens": [10, 100], "correlation": 0.01},
         "effective_sample_size": {
             "weights": [[1.0, 2.0], [3.0, 4.0]],
             "log_weights": None,
@@ -834,6 +858,11 @@ def _checkpoint_calls() -> dict[str, Call]:
     }
 
 
+@cache
+def _sensitivity() -> ls.Sensitivity:
+    return ls.sensitivity(BASE, {"max_lag": [1, 2]}, metrics="updates", points=4, seeds=1)
+
+
 def _sweep_calls() -> dict[str, Call]:
     ds = Lazy(_dataset)
     result = Lazy(_result)
@@ -891,11 +920,12 @@ def _sweep_calls() -> dict[str, Call]:
         "constraint_intervals": {"result": general},
         "explain_stall": {"config": BASE, "result": result},
         "finish_run": {"run": Lazy(_finished_run)},
-        "frontier": {"ds": ds, **names, "confidence": 0.95},
+        "frontier": {"ds": ds, **names, "scenarios": None, "confidence": 0.95},
         "length_bias": {"result": general},
         "length_quantiles": {"result": general, "quantiles": (0.5, 0.9)},
         "load_spec": {"path": Lazy(lambda: _file("s.toml", _SPEC)), "rollout_workers": 2},
         "open_sweep": {"path": Lazy(_store)},
+        "token_version_ess": {"ds": Lazy(_dataset_of_options)},
         "paired_difference": {
             "ds": ds,
             "metric": "updates",
@@ -904,7 +934,7 @@ def _sweep_calls() -> dict[str, Call]:
             "confidence": 0.95,
         },
         "phase_bounds": {"config": BASE},
-        "plot_frontier": {"ds": ds, **names, "confidence": 0.95},
+        "plot_frontier": {"ds": ds, **names, "scenarios": None, "confidence": 0.95},
         "plot_heatmap": {
             "ds": ds,
             "metric": "updates",
@@ -966,6 +996,20 @@ def _sweep_calls() -> dict[str, Call]:
             "cancel": None,
         },
         "write_plan_page": {"path": "plan.html", "plan": Lazy(_plan), "line": ""},
+        "fit_engine_samples": {"log": Lazy(_samples)},
+        "read_engine_log": {
+            "path": Lazy(lambda: _file("samples.csv", _SAMPLES)),
+            "engine": None,
+            "kv_cache_tokens": 4000,
+            "where": {},
+            "columns": {},
+        },
+        "read_step_log": {
+            "path_or_paths": Lazy(lambda: _file("steps.csv", _STEPS)),
+            "framework": None,
+            "columns": {},
+            "units": {},
+        },
         "read_requests": {
             "path": Lazy(lambda: _file("requests.csv", _REQUESTS)),
             "columns": {},
@@ -1021,8 +1065,49 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "windows": None,
             "custom": None,
+            "baseline": False,
         },
         "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
+        "search": {
+            "base": BASE,
+            "axes": {"max_lag": [0, 1]},
+            "maximize": "trained_tokens_per_second",
+            "minimize": (),
+            "min_ess": None,
+            "max_lag": None,
+            "constraints": (),
+            "budget_runs": 200,
+            "budget_seconds": None,
+            "indifference": 0.05,
+            "confidence": 0.9,
+            "explore_seeds": 2,
+            "candidates": 2,
+            "sampler": "around",
+            "store": None,
+            "results": None,
+            "name": "sweep",
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
+        "sensitivity": {
+            "base": BASE,
+            "axes": {"max_lag": [1, 2]},
+            "metrics": "seconds_per_update",
+            "method": "sobol",
+            "points": 4,
+            "seeds": 1,
+            "constraints": (),
+            "confidence": 0.9,
+            "store": None,
+            "results": None,
+            "name": "sweep",
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
         "simulate_custom": {
             "config": BASE,
             "admission": None,
@@ -1052,6 +1137,11 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "cancel": None,
             "custom": None,
+        },
+        "write_sensitivity_page": {
+            "found": Lazy(_sensitivity),
+            "path": "sensitivity.html",
+            "line": "",
         },
         "write_report": {
             "ds": ds,
@@ -1093,12 +1183,22 @@ def _owned_calls() -> dict[str, Call]:
     calls |= {
         "Finding.within": Call({"place": "x."}, target=lambda: ls.Finding(*error)),
         "Frontier.on_frontier": Call(target=lambda: ls.frontier(_dataset())),
+        "Frontier.parts": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
         "Engine.to_dict": Call(target=lambda: ENGINE),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
         "Plan.sweep": Call({"axes": {"sync_seconds": [1.0]}, "seeds": 1}, target=_plan),
         "Plan.to_dict": Call(target=_plan),
+        "EngineSamplesFit.as_dict": Call(target=lambda: ls.fit_engine_samples(_samples())),
+        "EngineSamplesFit.to_toml": Call(
+            {"name": "engine.toml"}, target=lambda: ls.fit_engine_samples(_samples())
+        ),
+        "EngineSamplesFit.value": Call(
+            {"name": "step_seconds"}, target=lambda: ls.fit_engine_samples(_samples())
+        ),
+        "StepLog.as_dict": Call(target=lambda: ls.read_step_log(_file("steps.csv", _STEPS))),
+        "StepLog.found": Call({}, ("rest",), target=lambda: ls.read_step_log(_file("steps.csv", _STEPS))),
         "Stages.without": Call({"place": 0}, target=lambda: ls.read_stages(_file("stages.csv", _STAGES))),
         "EngineResult.requests_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
@@ -1134,6 +1234,11 @@ def _owned_calls() -> dict[str, Call]:
         "RecordReport.as_dict": Call(target=report),
         "RecordReport.ok": Call({"strict": True}, target=report),
         "Row": Call({"columns": {"a": 1}}),
+        "SearchResult.to_dict": Call(
+            target=lambda: ls.search(BASE, {"max_lag": [0, 1]}, budget_runs=200, candidates=2)
+        ),
+        "Sensitivity.to_dict": Call(target=_sensitivity),
+        "Sensitivity.chart": Call({"metric": None}, target=_sensitivity),
         "SweepSpec.config": Call({"cell": 0, "seed": 0}, target=_spec),
         "SweepSpec.replace": Call({"seeds": (0,), "name": "x", "until": None}, target=_spec),
         "SweepSpec.run": Call({"threads": 1, "store": None}, target=_spec),
@@ -1142,7 +1247,7 @@ def _owned_calls() -> dict[str, Call]:
         "VerifyReport": Call(
             {"folder": Path("x"), "complete": True, "findings": [], "notes": [], "repairs": []}
             | {"wrong_units": set(), "stray_files": [], "units": 1, "units_done": 1, "chunks": 1}
-            | {"runs_checked": 1}
+            | {"runs_checked": 1, "content": "0" * 16}
         ),
         "VerifyReport.add": Call(
             {"kind": "x", "where": "y", "what": "z", "unit": None, "stray": None},
