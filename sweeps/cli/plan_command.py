@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ...kernels.errors import ConfigError
-from ..json_text import json_text
+from ..json_text import json_document
 from .failures import Stopped
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
@@ -110,7 +110,7 @@ def command(**options: Any) -> int:
         write_frame(found.table, table)
     if page is not None:
         write_plan_page(page, found, line=this_command())
-    click.echo(json_text(found.to_dict()) if options["as_json"] else str(found))
+    click.echo(json_document("plan", found.to_dict()) if options["as_json"] else str(found))
     if found.folder is not None:
         progress.note(f"store: {found.folder}")
     return 0 if found.best is not None else 1
