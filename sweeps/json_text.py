@@ -21,6 +21,7 @@ DOCUMENTS = {
     "report": 1,
     "recommend": 1,
     "compare": 1,
+    "plan": 1,
     "trace": 1,
     "engine-fit": 1,
     "engine-samples": 1,
