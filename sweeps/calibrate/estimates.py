@@ -1,0 +1,348 @@
+"""All that was fitted of a run in one place, and the configuration that any choice of values gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars
+
+from ..config.config import PipelineConfig
+from ..laws.lengths import LengthLaw
+from .fits import Fit
+from .generation import MOST_SHARED, GenerationFit, fit_generation
+from .lengths import LengthFit, fit_lengths, lognormal_of
+from .phases import PhaseFit, column, fit_phases, tokens_of
+from .setup import FASTEST, Setup
+from .waits import Recurring, fit_fetch, fit_interference, fit_recurring, grain_of
+
+HORIZON_SECONDS = 4e6  # of every run that is stopped by its updates
+NOMINAL_TOKENS = 1000.0  # of a response, where the log has no lengths: times do not depend on it
+
+
+@dataclass(frozen=True)
+class Values:
+    """One choice of values: those of the configuration, or with one of them at an end of its interval.
+
+    Attributes
+    ----------
+    train_fixed, train_per_token : float
+        Seconds of a step beside waits and publications.
+    train_spread : float
+    sync_seconds, fetch_seconds, slowdown : float
+    mean_tokens, sigma, prompt_sigma : float
+        Of the law of lengths.
+    shared : float
+        The share of a rollout's time among many that is work which all in flight share.
+    idle_seconds : float
+        What a step spends on neither training nor publication: what the speed of decoding must bring about.
+    lag, drops : float
+        What it must bring about where the trainer hardly waits; NaN where they are not logged.
+    speed : float
+        Tokens a second of a rollout alone; found last.
+    """
+
+    train_fixed: float
+    train_per_token: float
+    train_spread: float
+    sync_seconds: float
+    fetch_seconds: float
+    slowdown: float
+    mean_tokens: float
+    sigma: float
+    prompt_sigma: float
+    shared: float
+    idle_seconds: float
+    lag: float = math.nan
+    drops: float = math.nan
+    speed: float = 1.0
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What was fitted of a run.
+
+    Attributes
+    ----------
+    phases : list of PhaseFit
+    generation : GenerationFit or None
+        Of a run whose phases take turns.
+    lengths : LengthFit or None
+    fetch, interference : Fit or None
+    publication, evaluation : Recurring or None
+    idle : Fit
+        Seconds of a step that are neither training nor publication.
+    step : Fit
+        Mean seconds of a step.
+    lag, drops : Fit
+        Mean lag in versions and dropped rollouts of a step; NaN where they are not logged.
+    spread : float
+        Of the log of the seconds of training around the fit.
+    steps : int
+    """
+
+    phases: list[PhaseFit]
+    generation: GenerationFit | None
+    lengths: LengthFit | None
+    fetch: Fit | None
+    interference: Fit | None
+    publication: Recurring | None
+    evaluation: Recurring | None
+    idle: Fit
+    step: Fit
+    lag: Fit
+    drops: Fit
+    spread: float
+    steps: int
+    tokens: float = field(default=math.nan)
+
+    @property
+    def fits(self) -> list[Fit]:
+        """Every number that was fitted."""
+        found = [one for phase in self.phases for one in phase.fits]
+        found += self.generation.fits if self.generation else []
+        found += [self.idle] if self.generation is None else []
+        found += [one for one in (self.fetch, self.interference) if one]
+        found += [one.seconds for one in (self.publication, self.evaluation) if one]
+        return found + (self.lengths.fits if self.lengths else [])
+
+
+def step_seconds(frame: polars.DataFrame) -> np.ndarray:
+    """Return the seconds of each step: as logged, or the sum of its parts."""
+    logged = column(frame, "step_seconds")
+    if np.isfinite(logged).any():
+        return logged
+    names = [
+        "generation_seconds", "wait_seconds", "training_seconds", "log_probability_seconds",
+        "reference_seconds", "value_seconds", "critic_seconds", "preparation_seconds", "publication_seconds",
+    ]  # fmt: skip
+    parts = np.array([column(frame, name) for name in names])
+    found: np.ndarray = np.where(np.isfinite(parts).any(axis=0), np.nansum(parts, axis=0), np.nan)
+    return found
+
+
+def estimate(frame: polars.DataFrame, setup: Setup, *, seed: int = 0) -> Estimates:
+    """Fit everything that a step log tells of a run.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        A row a step, with the canonical columns.
+    setup : Setup
+    seed : int
+        Of the bootstrap.
+    """
+    from .fits import mean_fit
+
+    step = step_seconds(frame)
+    phases = fit_phases(frame, seed=seed)
+    tokens = tokens_of(frame)
+    trained = trained_seconds(frame, phases)
+    publication = fit_recurring(frame, "publication_seconds", "publication", seed=seed)
+    inside = np.nan_to_num(column(frame, "publication_seconds"))
+    outside = trained + inside
+    idle = np.maximum(step - np.where(outside <= 1.02 * step, outside, trained), 0.0)
+    evaluation = fit_recurring(frame, "evaluation_seconds", "evaluation", seed=seed)
+    if evaluation is not None:
+        idle = _without(idle, np.nan_to_num(column(frame, "evaluation_seconds")))
+    over = "mean over the steps"
+    how = "mean of the step less training and publication"
+    return Estimates(
+        phases=phases,
+        generation=fit_generation(frame, seed=seed) if setup.in_turn else None,
+        lengths=fit_lengths(frame, group_size=setup.group_size, seed=seed),
+        fetch=None if setup.in_turn else fit_fetch(frame, seed=seed),
+        interference=None if setup.in_turn else fit_interference(frame, seed=seed),
+        publication=publication,
+        evaluation=evaluation,
+        idle=mean_fit("idle: waits of the trainer", idle, "s a step", how, seed=seed),
+        step=mean_fit("step", step, "s", over, seed=seed),
+        lag=mean_fit("lag", column(frame, "lag_mean"), "versions", over, seed=seed),
+        drops=mean_fit("drops", column(frame, "dropped_rollouts"), "rollouts a step", over, seed=seed),
+        spread=_spread_around(trained, phases, tokens),
+        steps=len(frame),
+        tokens=float(np.nanmean(tokens)) if np.isfinite(tokens).any() else math.nan,
+    )
+
+
+def _without(idle: np.ndarray, spent: np.ndarray) -> np.ndarray:
+    """Take evaluations out of idle time, where steps that have one are idle that much longer."""
+    has = spent > 0
+    if not has.any() or not (~has).any():
+        return idle
+    inside = idle[has].mean() - idle[~has].mean() >= 0.5 * spent[has].mean()
+    return np.maximum(idle - spent, 0.0) if inside else idle
+
+
+def trained_seconds(frame: polars.DataFrame, phases: Sequence[PhaseFit]) -> np.ndarray:
+    """Return the seconds of each step that the fitted phases took, what is left of a step included."""
+    from .phases import rest_of_step
+
+    total = np.zeros(len(frame))
+    for phase in phases:
+        own = rest_of_step(frame) if phase.column == "rest_seconds" else column(frame, phase.column)
+        assert own is not None
+        total = total + np.where(np.isfinite(own), own, phase.fixed.value)
+    return total
+
+
+def _spread_around(trained: np.ndarray, phases: Sequence[PhaseFit], tokens: np.ndarray) -> float:
+    """Return the standard deviation of the log of training around its fit; 0 where it is below a hundredth."""
+    told = np.sum([np.broadcast_to(one.seconds(np.nan_to_num(tokens)), tokens.shape) for one in phases], axis=0)
+    if not phases or not (told > 0).all():
+        return 0.0
+    off = np.log(np.maximum(trained, 1e-9) / told)
+    spread = float(np.percentile(np.abs(off - np.median(off)), 68.3))
+    return spread if spread >= 0.01 else 0.0
+
+
+def middle(found: Estimates) -> Values:
+    """Return the values of the configuration."""
+    fixed, rate = training_of(found, "value")
+    lengths = found.lengths
+    return Values(
+        train_fixed=fixed,
+        train_per_token=rate,
+        train_spread=found.spread,
+        sync_seconds=found.publication.seconds.value if found.publication else 0.0,
+        fetch_seconds=found.fetch.value if found.fetch else 0.0,
+        slowdown=found.interference.value if found.interference else 0.0,
+        mean_tokens=lengths.segments[-1][1] if lengths else NOMINAL_TOKENS,
+        sigma=lengths.sigma.value if lengths else 0.6,
+        prompt_sigma=min(lengths.prompt_sigma.value, 0.98 * lengths.sigma.value) if lengths else 0.0,
+        shared=_usual_share(found),
+        idle_seconds=found.idle.value,
+        lag=found.lag.value,
+        drops=found.drops.value,
+    )
+
+
+def _usual_share(found: Estimates) -> float:
+    if found.generation is not None:
+        return found.generation.shared[0] if math.isfinite(found.generation.shared[0]) else 0.0
+    return 0.5 * MOST_SHARED
+
+
+def training_of(found: Estimates, which: str) -> tuple[float, float]:
+    """Return seconds and seconds for each token of a step, all phases together: values, lows or highs.
+
+    The ends are those of the mean: a fixed part and a part for each token that err against each other do
+    not err together.
+    """
+    fixed = sum(one.fixed.value for one in found.phases)
+    rate = sum(one.per_token.value for one in found.phases if one.per_token)
+    if which == "value":
+        return fixed, rate
+    mean = sum(one.mean.value for one in found.phases)
+    off = math.sqrt(sum((getattr(one.mean, which) - one.mean.value) ** 2 for one in found.phases))
+    factor = 1 + (off if which == "high" else -off) / mean if mean > 0 else 1.0
+    return fixed * factor, rate * factor
+
+
+def spans(found: Estimates, values: Values) -> dict[str, tuple[str, Values, Values]]:
+    """Return, by what is uncertain, the values with it at either end of its interval, and words for it."""
+    lengths, fits = found.lengths, {}
+
+    def two(name: str, words: str, low: float, high: float) -> None:
+        if high - low > 1e-9 * max(abs(high), 1.0):
+            fits[name] = (words, replace(values, **{name: low}), replace(values, **{name: high}))
+
+    low, high = training_of(found, "low"), training_of(found, "high")
+    if high[0] + high[1] > low[0] + low[1]:
+        fits["training"] = (
+            "training",
+            replace(values, train_fixed=low[0], train_per_token=low[1]),
+            replace(values, train_fixed=high[0], train_per_token=high[1]),
+        )
+    fits["idle"] = (
+        "speed of generation",
+        replace(values, idle_seconds=found.idle.low, drops=found.drops.high, lag=found.lag.high),
+        replace(values, idle_seconds=found.idle.high, drops=found.drops.low, lag=found.lag.low),
+    )
+    if found.generation is not None:
+        two("shared", "work that rollouts share", *found.generation.shared[1:])
+    else:
+        two("shared", "work that rollouts share", 0.0, MOST_SHARED)
+    if found.fetch:
+        two("fetch_seconds", "fetch", found.fetch.low, found.fetch.high)
+    if found.publication:
+        two("sync_seconds", "publication", found.publication.seconds.low, found.publication.seconds.high)
+    if found.interference:
+        two("slowdown", "slowdown of training", found.interference.low, found.interference.high)
+    sigma = lengths.sigma if lengths else Fit("", 0.6, 0.3, 1.1, "", 0, "", open=True)
+    two("sigma", "spread of lengths", max(sigma.low, values.prompt_sigma + 0.02), sigma.high)
+    if lengths:
+        most = min(lengths.prompt_sigma.high, 0.98 * values.sigma)
+        two("prompt_sigma", "spread between prompts", min(lengths.prompt_sigma.low, most), most)
+    return fits
+
+
+def law_of(found: Estimates, values: Values, means: Sequence[tuple[int, float]] = ()) -> LengthLaw:
+    """Return the law of some values: of their mean, or by segments of (first version, mean)."""
+    maximum = found.lengths.maximum if found.lengths else int(16 * NOMINAL_TOKENS)
+    own = math.sqrt(max(values.sigma**2 - values.prompt_sigma**2, 0.02**2))
+    if len(means) < 2:
+        return lognormal_of(round(means[0][1] if means else values.mean_tokens, 2), own, maximum)
+    return LengthLaw.schedule([(first, lognormal_of(round(mean, 2), own, maximum)) for first, mean in means])
+
+
+def config_of(
+    setup: Setup,
+    found: Estimates,
+    values: Values,
+    *,
+    law: LengthLaw | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> PipelineConfig:
+    """Return the configuration of some values.
+
+    Parameters
+    ----------
+    setup : Setup
+    found : Estimates
+    values : Values
+    law : LengthLaw, optional
+        In place of the one that the values give.
+    more : mapping
+        Further fields, as how long to run.
+    """
+    several = int(setup.config().updates_per_batch)
+    fields: dict[str, Any] = {
+        "response_length": law or law_of(found, values),
+        "prompt_sigma": _short(values.prompt_sigma) if setup.group_size > 1 else 0.0,
+        "train_overhead_seconds": _short(values.train_fixed / several),
+        "train_tokens_per_second": _short(1 / values.train_per_token) if values.train_per_token > 0 else FASTEST,
+        "train_spread": _short(values.train_spread),
+        "sync_seconds": _short(values.sync_seconds),
+        "fetch_seconds": _short(values.fetch_seconds),
+        "train_slowdown_when_generating": _short(values.slowdown),
+        "rollout_overhead_seconds": 0.0,
+        **(more or {}),
+    }
+    if found.evaluation is not None:
+        fields |= {
+            "evaluation_every_updates": found.evaluation.every * several,
+            "evaluation_seconds": _short(found.evaluation.seconds.value),
+        }
+    if "engine" not in setup.given:
+        at_once = max(2, min(int(setup.fields["rollout_workers"]), 2 * setup.rollouts))
+        slowdown = values.shared / (1 - values.shared) / (at_once - 1) if values.shared > 0 else 0.0
+        fields |= {
+            "decode_tokens_per_second": _short(values.speed),
+            "decode_slowdown_per_rollout": _short(slowdown),
+        }
+    return setup.config(**fields)
+
+
+def _short(value: float) -> float:
+    """Keep six digits, so that a file holds what was tried."""
+    return float(f"{value:.6g}")
+
+
+def whole_seconds(frame: polars.DataFrame) -> bool:
+    """Tell whether waits are polled once a second."""
+    waits = column(frame, "wait_seconds")
+    return grain_of(waits[np.isfinite(waits)]) > 0

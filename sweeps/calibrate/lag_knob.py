@@ -1,0 +1,89 @@
+"""The axis ``max_lag`` around a run that follows a preset: the knob that the system calls so.
+
+Most systems bound the lag by how far work may run ahead, each under a name of its own, and the field
+``max_policy_lag`` has no effect beside it. ``--axis max_lag=1,2,4`` asks for the lag, whatever its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...kernels.errors import ConfigError
+from ..config.config import PipelineConfig
+from ..presets.base import Knob, Preset
+from ..presets.registry import find_preset, preset_lag_bound
+
+_MOST = 64
+LAG = "max_lag"
+
+
+def lag_knob(config: PipelineConfig) -> tuple[str, dict[int, Any]] | None:
+    """Return the knob that bounds a run's lag, and its value for each bound that it can give.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Built from a preset.
+
+    Returns
+    -------
+    tuple of str and dict, or None
+        None for a run without a preset, and for one whose system bounds nothing.
+
+    Examples
+    --------
+    >>> from lagsweep.sweeps.presets.registry import preset_config
+    >>> name, values = lag_knob(preset_config("areal", max_head_offpolicyness=1))
+    >>> name, values[2]
+    ('max_head_offpolicyness', 2)
+    """
+    if config.preset is None:
+        return None
+    name, fields = config.preset
+    best: tuple[str, dict[int, Any]] | None = None
+    for knob in find_preset(name).knobs:
+        found = _bounds(find_preset(name), fields, knob)
+        if len(found) > 2 and (best is None or len(found) > len(best[1])):
+            best = knob.name, found
+    return best
+
+
+def _bounds(preset: Preset, fields: Mapping[str, Any], knob: Knob) -> dict[int, Any]:
+    """Return a knob's smallest value for each bound of the lag."""
+    if knob.choices or isinstance(knob.default, bool):
+        return {}
+    found: dict[int, Any] = {}
+    for value in range(_MOST + 1):
+        try:
+            checked = knob.checked(float(value) if isinstance(knob.default, float) else value)
+            bound = preset_lag_bound(preset.name, {**fields, knob.name: checked})
+        except ConfigError:
+            continue
+        if bound is not None:
+            found.setdefault(bound, checked)
+    return found
+
+
+def axes_for(config: PipelineConfig, axes: Mapping[str, Any]) -> tuple[PipelineConfig, dict[str, Any]]:
+    """Return the base of a sweep around a run, and its axes with the lag under the system's own name.
+
+    Raises
+    ------
+    ConfigError
+        For a lag that the system's knob cannot give.
+    """
+    found = dict(axes)
+    knob = lag_knob(config) if LAG in found else None
+    if knob is None or config.stale_check != "never" and knob is None:
+        return config, found
+    name, values = knob
+    wanted = found[LAG] if isinstance(found[LAG], list | tuple) else [found[LAG]]
+    missing = [lag for lag in wanted if lag not in values]
+    if missing:
+        rule = f"must be lags that {name} can give: {', '.join(map(str, list(values)[:12]))}, ..."
+        raise ConfigError(LAG, rule, missing[0], f"Or give --axis preset.{name}=VALUES.")
+    return config, {
+        (f"preset.{name}" if one == LAG else one): ([values[lag] for lag in wanted] if one == LAG else given)
+        for one, given in found.items()
+    }

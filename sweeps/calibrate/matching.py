@@ -1,0 +1,250 @@
+"""The speed of decoding at which a simulated run is as idle as the logged one.
+
+A trainer's log does not hold the speed of its engines; it holds how long the trainer waited for them. The
+run is simulated, with the lengths as they drifted, and the speed is found at which it waits as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..config.config import PipelineConfig
+from ..runs.general import GeneralRun
+from ..runs.lean import LeanRun
+from ..runs.result import PipelineResult
+from .estimates import HORIZON_SECONDS, Estimates, Values, config_of, law_of
+from .setup import Setup
+
+MOST_ROLLOUTS = 40_000  # of one simulated run
+FEWEST_STEPS, MOST_STEPS = 40, 300
+_SKIPPED = 0.15  # of a run's steps, until it is as it stays
+_CLOSE = 0.002  # relative, of the seconds of a step
+_MOST_TRIES = 14
+_MOST_SLOWER = 10.0
+_MOST_CALLS = 40  # of a kernel that comes back after well under half a second
+_FAST = 8.0  # times a speed at which a rollout fits into the idle time of a step: generation is free
+_FREE = 0.01  # a step that generation makes longer by less than this does not tell its speed
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What a run did, by the step.
+
+    Attributes
+    ----------
+    step_seconds, wait_seconds, lag, drops, tokens_per_second : float
+    mean_tokens : float
+        Of a trained response.
+    ess : float
+        Expected normalized effective sample size.
+    stalled : bool
+    """
+
+    step_seconds: float
+    wait_seconds: float
+    lag: float
+    drops: float
+    tokens_per_second: float
+    mean_tokens: float
+    ess: float
+    stalled: bool
+
+
+@dataclass(frozen=True)
+class Match:
+    """The speed that was found.
+
+    Attributes
+    ----------
+    speed : float
+        Tokens a second of a rollout alone.
+    by : str
+        What told it: ``waits``, ``drops``, ``lag``, or ``nothing``: any speed from this one on would do.
+    off : float
+        What is left of the difference: in seconds over those of a step, or relative.
+    tries : int
+        Simulated runs.
+    """
+
+    speed: float
+    by: str
+    off: float
+    tries: int
+
+    @property
+    def known(self) -> bool:
+        """Whether the log tells the speed."""
+        return self.by != "nothing"
+
+
+def steps_to_run(setup: Setup, steps: int) -> int:
+    """Return how many steps a simulated run takes."""
+    most = max(FEWEST_STEPS, min(MOST_STEPS, MOST_ROLLOUTS // max(1, setup.rollouts)))
+    return max(FEWEST_STEPS, min(most, steps))
+
+
+def moments(config: PipelineConfig, steps: int, expected_seconds: float, *, seed: int = 0) -> Moments:
+    """Simulate some steps and return what they did, without the first ones.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+    steps : int
+    expected_seconds : float
+        Of a step. A run that takes ten times as long trains next to nothing, and is called stalled.
+    seed : int
+    """
+    several = config.updates_per_batch
+    run = _run(
+        config.replace(
+            duration_seconds=min(HORIZON_SECONDS, _MOST_SLOWER * expected_seconds * steps),
+            warmup_seconds=0.0,
+            stop_after_updates=steps * several,
+            seed=seed,
+        )
+    )
+    count = 0 if run is None else run.updates // several
+    if run is None or count < min(steps, FEWEST_STEPS) or run.stalled:
+        return Moments(math.inf, math.inf, math.nan, math.nan, 0.0, math.nan, math.nan, True)
+    rows = run.batches_frame()[: count * several]
+    first = min(count - 1, int(_SKIPPED * count)) * several
+    own = rows[first:]
+    begin = float(rows["end"][first - 1]) if first else 0.0
+    whole, batches = float(own["end"][-1]) - begin, len(own) // several
+    busy = float((own["end"] - own["start"]).sum())
+    spent = 0.0
+    if config.publication_blocks_trainer:
+        spent += config.sync_seconds * len(own) / config.sync_every_updates
+    if config.evaluation_every_updates is not None:
+        spent += config.evaluation_seconds * len(own) / config.evaluation_every_updates
+    rollouts = float(own["rollouts"].sum())
+    dropped = run.metrics.get("evicted_groups", 0) + run.metrics.get("cancelled_groups", 0)
+    return Moments(
+        step_seconds=whole / batches,
+        wait_seconds=max(0.0, whole - busy - spent) / batches,
+        lag=float((own["mean_lag"] * own["rollouts"]).sum()) / max(rollouts, 1.0),
+        drops=(run.discarded_rollouts + dropped * config.group_size) / count,
+        tokens_per_second=float(own["tokens"].sum()) / whole,
+        mean_tokens=float(own["tokens"].sum()) / max(rollouts, 1.0),
+        ess=float(own["expected_normalized_ess"].to_numpy().mean()),
+        stalled=False,
+    )
+
+
+def _run(config: PipelineConfig) -> PipelineResult | None:
+    """Simulate without the rows of events; None for a run that does far more than it trains."""
+    loop = LeanRun if config.is_level_1 else GeneralRun
+    run = loop(config, batches=True)
+    for _ in range(_MOST_CALLS):
+        if run.step():
+            return run.result()
+    return None
+
+
+def shortened(segments: Sequence[tuple[int, float]], steps: int, run: int, several: int) -> list[tuple[int, float]]:
+    """Return segments of a run of fewer steps, each with its share of them, by versions.
+
+    Examples
+    --------
+    >>> shortened([(0, 100.0), (50, 200.0)], 100, 40, 1)
+    [(0, 100.0), (20, 200.0)]
+    """
+    found: list[tuple[int, float]] = []
+    for first, mean in segments:
+        version = round(first / max(steps, 1) * run) * several
+        if found and version <= found[-1][0]:
+            continue
+        found.append((version, mean))
+    return found
+
+
+def match(
+    setup: Setup, found: Estimates, values: Values, *, start: float | None = None, seed: int = 0
+) -> Match:
+    """Find the speed at which the simulated run is as idle as the logged one.
+
+    Parameters
+    ----------
+    setup : Setup
+    found : Estimates
+    values : Values
+        Their `idle_seconds` is what the run must come to.
+    start : float, optional
+        A speed to begin with.
+    seed : int
+    """
+    run = steps_to_run(setup, found.steps)
+    several = int(setup.config().updates_per_batch)
+    means = found.lengths.segments if found.lengths else ((0, values.mean_tokens),)
+    law = law_of(found, values, shortened(means, found.steps, run, several))
+    tried: dict[float, Moments] = {}
+
+    def run_at(speed: float) -> Moments:
+        if speed not in tried:
+            config = config_of(setup, found, replace(values, speed=speed), law=law)
+            tried[speed] = moments(config, run, found.step.value, seed=seed)
+        return tried[speed]
+
+    wanted, whole = values.idle_seconds, max(found.step.value, 1e-9)
+    mean = found.lengths.mean.value if found.lengths else values.mean_tokens
+    lone = mean / max(wanted, 0.05 * whole, 1e-6)
+    free = run_at(_FAST * max(lone, start or 0.0)).wait_seconds
+    if wanted > free + _FREE * whole:
+        speed, off = _falling(lambda speed: (run_at(speed).wait_seconds - wanted) / whole, start or lone)
+        return Match(speed, "waits", off, len(tried))
+    least = max(wanted, free) + _FREE * whole
+    slowest = _falling(lambda speed: (run_at(speed).wait_seconds - least) / whole, start or lone)[0]
+    return _beyond(run_at, slowest, values, setup, tried)
+
+
+def _beyond(
+    run_at: Callable[[float], Moments], slowest: float, values: Values, setup: Setup, tried: Mapping[float, Moments]
+) -> Match:
+    """Find the speed of a generation that is ahead of the trainer from what it makes for nothing, or the lag."""
+    drops, lag = values.drops, values.lag
+    if math.isfinite(drops) and drops > _FREE * setup.rollouts and run_at(slowest).drops < drops:
+        speed, off = _falling(lambda speed: 1 - run_at(speed).drops / drops, slowest)
+        return Match(speed, "drops", off, len(tried))
+    if math.isfinite(lag) and lag > 0:
+        low, high = run_at(slowest).lag, run_at(_FAST * slowest).lag
+        if low + _FREE * lag < lag < high - _FREE * lag:
+            speed, off = _falling(lambda speed: 1 - run_at(speed).lag / lag, slowest)
+            return Match(speed, "lag", off, len(tried))
+    return Match(slowest, "nothing", 0.0, len(tried))
+
+
+def _falling(function: Callable[[float], float], guess: float) -> tuple[float, float]:
+    """Find where something that falls as the speed grows is 0: by the line through two ends, kept between them.
+
+    Returns
+    -------
+    speed, what is left
+    """
+    seen: dict[float, float] = {}
+
+    def value(speed: float) -> float:
+        if speed not in seen:
+            seen[speed] = function(speed)
+        return seen[speed]
+
+    low = high = guess
+    step = 1.25
+    while value(low) < 0 and low > guess * 1e-6:
+        low, high, step = low / step, low, step * 1.6
+    while value(high) > 0 and high < guess * 1e6:
+        low, high, step = high, high * step, step * 1.6
+    for place in range(_MOST_TRIES):
+        above, below = value(low), -value(high)
+        if not (above > _CLOSE and below > _CLOSE) or high / low < 1.002:
+            break
+        part = above / (above + below) if place % 3 != 2 and math.isfinite(above) else 0.5
+        part = min(0.9, max(0.1, part))
+        speed = math.exp((1 - part) * math.log(low) + part * math.log(high))
+        if value(speed) > 0:
+            low = speed
+        else:
+            high = speed
+    best = min(seen, key=lambda speed: abs(seen[speed]) if math.isfinite(seen[speed]) else math.inf)
+    return best, seen[best]
