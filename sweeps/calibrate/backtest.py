@@ -18,7 +18,7 @@ from .fits import mean_fit
 from .generation import batch_tokens
 from .lengths import segments_of
 from .phases import REST, column, rest_of_step, tokens_of
-from .ranges import End, Span, predictions
+from .ranges import PREDICTED, End, Span, predictions
 from .setup import Setup
 
 # Columns that the simulated run is held against, by the name of the prediction.
@@ -74,7 +74,13 @@ class HeldRow:
 
 
 def backtest(
-    setup: Setup, found: Estimates, values: Values, ends: Sequence[End], held: polars.DataFrame, *, seed: int = 0
+    setup: Setup,
+    found: Estimates,
+    values: Values,
+    ends: Sequence[End],
+    held: polars.DataFrame,
+    *,
+    seed: int = 0,
 ) -> list[HeldRow]:
     """Predict the held steps.
 
@@ -93,14 +99,16 @@ def backtest(
     list of HeldRow
         The step and what the simulated run says of it first, then each phase.
     """
-    return [*_simulated(setup, found, values, ends, held, seed), *_phases(found, held, seed)]
+    return [*_simulated(setup, found, values, ends, held, seed), *_phases(setup, found, held, seed)]
 
 
 def _simulated(
     setup: Setup, found: Estimates, values: Values, ends: Sequence[End], held: polars.DataFrame, seed: int
 ) -> list[HeldRow]:
     lengths = column(held, "response_tokens_mean")
-    means = segments_of(lengths) if np.isfinite(lengths).any() and "response_length" not in setup.given else ()
+    means = (
+        segments_of(lengths) if np.isfinite(lengths).any() and "response_length" not in setup.given else ()
+    )
     told = predictions(setup, found, values, ends, means, len(held), seed=seed)
     measured = {
         "step_seconds": step_seconds(held),
@@ -113,47 +121,55 @@ def _simulated(
         if not np.isfinite(measured[name]).any():
             continue
         words = "wait: generation" if name == "wait_seconds" and setup.in_turn else words
-        rows.append(_test(words, _unit(name), measured[name], told[name], "simulation", seed))
+        span = told[name]
+        if name == "step_seconds":
+            span = span.less(publication_beside(setup, values))
+        rows.append(_test(words, PREDICTED[name][1], measured[name], span, "simulation", seed))
     return rows
 
 
-def _unit(name: str) -> str:
-    from .ranges import PREDICTED
+def publication_beside(setup: Setup, values: Values) -> float:
+    """Return what a step's seconds in the log lack of the time from step to step: a publication after it."""
+    config = setup.config()
+    beside = setup.holds.get("publication_seconds") is False and config.publication_blocks_trainer
+    return values.sync_seconds * config.updates_per_batch / config.sync_every_updates if beside else 0.0
 
-    return PREDICTED[name][1]
 
-
-def _phases(found: Estimates, held: polars.DataFrame, seed: int) -> list[HeldRow]:
+def _phases(setup: Setup, found: Estimates, held: polars.DataFrame, seed: int) -> list[HeldRow]:
     tokens, rows = tokens_of(held), []
     if found.generation is not None:
         told = found.generation.seconds(*batch_tokens(held))
         seconds = column(held, "generation_seconds")
         known = np.isfinite(seconds) & np.isfinite(told)
         if known.any():
-            fit = found.generation.mean
-            rows.append(_phase("generation", seconds[known], told[known], fit, seed))
+            value, fit = float(told[known].mean()), found.generation.mean
+            span = Span(value, value + fit.low - fit.value, value + fit.high - fit.value, "few steps")
+            rows.append(_test("generation", "s a step", seconds[known], span, "fit", seed))
     for phase in found.phases:
-        seconds = rest_of_step(held) if phase.words == REST else column(held, phase.column)
-        if seconds is None:
+        rest = rest_of_step(held, setup.holds) if phase.words == REST else column(held, phase.column)
+        if rest is None:
             continue
-        told = np.broadcast_to(phase.seconds(tokens), seconds.shape)
-        known = np.isfinite(seconds) & np.isfinite(told)
+        told = np.broadcast_to(phase.seconds(tokens), rest.shape)
+        known = np.isfinite(rest) & np.isfinite(told)
         if known.any():
-            rows.append(_phase(phase.words, seconds[known], told[known], phase.mean, seed))
+            each = float(np.nanmean(tokens)) if np.isfinite(tokens).any() else 0.0
+            span = Span(float(told[known].mean()), *phase.interval(each), "few steps")
+            rows.append(_test(phase.words, "s a step", rest[known], span, "fit", seed))
     return rows
-
-
-def _phase(name: str, seconds: np.ndarray, told: np.ndarray, fit: object, seed: int) -> HeldRow:
-    from .fits import Fit
-
-    assert isinstance(fit, Fit)
-    value = float(told.mean())
-    span = Span(value, value + fit.low - fit.value, value + fit.high - fit.value, "few steps")
-    return _test(name, "s a step", seconds, span, "fit", seed)
 
 
 def _test(name: str, unit: str, measured: np.ndarray, span: Span, source: str, seed: int) -> HeldRow:
     own = mean_fit(name, measured, unit, "", seed=seed)
     return HeldRow(
-        name, unit, own.value, own.low, own.high, span.value, span.low, span.high, span.identified, span.by, source
+        name,
+        unit,
+        own.value,
+        own.low,
+        own.high,
+        span.value,
+        span.low,
+        span.high,
+        span.identified,
+        span.by,
+        source,
     )

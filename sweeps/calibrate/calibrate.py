@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import polars
-
-from ...kernels.errors import ConfigError, Finding
 from ..checks import RealNumber, WholeNumber, checked, text_of
 from ..config.config import PipelineConfig
 from .backtest import backtest
 from .calibration import Calibration
-from .estimates import Estimates, Values, config_of, estimate, step_seconds
-from .phases import WORDS, column
+from .estimates import Estimates, Values, config_of, estimate
+from .log_steps import fitted_steps, read_log, usable
 from .ranges import ends_of, matched, predictions, speed_fit
-from .setup import Setup, setup_of
+from .setup import Setup, setup_of, with_batch
 
-FEWEST_STEPS = 20
 HELD = 0.3
 STEPS = 200  # of a run of the configuration
 
@@ -47,7 +42,7 @@ def calibrate(
     held : float
         The last share of the steps, which are predicted and never fitted on.
     fit_steps : int, optional
-        Fit on so many first steps instead, and hold the rest.
+        Fit on so many first steps instead, counted by the log's own numbers, and hold the rest.
     seed : int
         Of the bootstrap and of the simulated runs.
     framework, columns, units
@@ -80,19 +75,21 @@ def calibrate(
     """
     share = checked(RealNumber, "held", held, low=0.0, high=0.9)
     seed = checked(WholeNumber, "seed", seed, low=0)
-    frame, source, said = _steps(log, framework, columns, units)
+    steps = read_log(log, framework, columns, units)
     if preset is not None:
         preset = text_of("preset", preset, "Name one that lagsweep presets lists.")
-    frame = _usable(frame)
-    first = _fitted(len(frame), share, fit_steps)
+    frame = usable(steps.frame)
+    first = fitted_steps(frame, share, fit_steps)
+    setup = setup_of(frame[:first], preset, fields, frameworks=steps.frameworks, holds=steps.holds)
+    frame = with_batch(frame, setup)
     fitted, rest = frame[:first], frame[first:]
-    setup = setup_of(fitted, preset, fields)
     found = estimate(fitted, setup, seed=seed)
     values, best, found = matched(setup, found, seed=seed)
     ends = ends_of(setup, found, values, seed=seed)
-    fits = [*found.fits, speed_fit(setup, found, values, ends, best)]
+    speed = speed_fit(found, values, ends, best)
+    fits = [*found.fits, *([speed] if speed else [])]
     return Calibration(
-        source=source,
+        source=steps.source,
         config=_as_it_is(setup, found, values),
         setup=setup,
         estimates=found,
@@ -104,8 +101,8 @@ def calibrate(
         predictions=predictions(setup, found, values, ends, seed=seed),
         steps=frame,
         fitted=first,
-        read=tuple(said),
-        columns=_columns(log, frame),
+        read=steps.findings,
+        columns=steps.columns,
         seed=seed,
     )
 
@@ -120,49 +117,3 @@ def _as_it_is(setup: Setup, found: Estimates, values: Values) -> PipelineConfig:
         "warmup_seconds": float(f"{step * STEPS / 10:.3g}"),
     }
     return config_of(setup, found, values, more=more)
-
-
-def _steps(log: Any, framework: Any, columns: Any, units: Any) -> tuple[polars.DataFrame, str, list[Finding]]:
-    """Return the steps of what was given, where they are from, and what its reader found."""
-    if isinstance(log, polars.DataFrame):
-        return log, "a frame", []
-    way_out = "Give a frame of steps with the canonical columns."
-    raise ConfigError("log", "must be a step log", log, way_out)
-
-
-def _columns(log: Any, frame: polars.DataFrame) -> dict[str, str]:
-    """Return what each column was read from, in words."""
-    return {name: name for name in frame.columns if name in WORDS}
-
-
-def _usable(frame: polars.DataFrame) -> polars.DataFrame:
-    """Keep the steps of the run that have a time, in their order.
-
-    Raises
-    ------
-    ConfigError
-        For several runs in one log, or too few steps.
-    """
-    seconds = step_seconds(frame)
-    if not np.isfinite(seconds).any():
-        names = ", ".join(WORDS)
-        way_out = f"Name a column: --column step_seconds=NAME. Known are {names}."
-        raise ConfigError("log", "must hold seconds of its steps or of their parts", frame.columns, way_out)
-    kept = frame.filter(polars.Series(np.isfinite(seconds)))
-    if len(kept) < FEWEST_STEPS:
-        raise ConfigError(
-            "log", f"must have at least {FEWEST_STEPS} steps with a time", len(kept), "Let the run go on."
-        )
-    return kept
-
-
-def _fitted(steps: int, share: float, fit_steps: Any) -> int:
-    """Return how many first steps are fitted on."""
-    if fit_steps is None:
-        return max(min(FEWEST_STEPS, steps), steps - int(share * steps))
-    return int(
-        checked(
-            WholeNumber, "fit_steps", fit_steps, low=FEWEST_STEPS, high=steps,
-            rule=f"must be from {FEWEST_STEPS} to the log's {steps:,} steps",
-        )
-    )  # fmt: skip

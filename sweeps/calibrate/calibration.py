@@ -1,4 +1,4 @@
-"""A calibrated run: its configuration, what was fitted, how it did on held steps, what the data leave open."""
+"""A calibrated run: its configuration, what was fitted, how it did on held steps, what is open."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars
 
 from ..config.config import PipelineConfig
+from .axes_around import axes_around
 from .backtest import HeldRow
 from .estimates import Estimates, Values
 from .fits import Fit
@@ -134,7 +135,6 @@ class Calibration:
         xarray.Dataset
         """
         from ..sweep.run import run_sweep
-        from .lag_knob import axes_for
 
-        base, found = axes_for(self.config, axes)
-        return run_sweep(base, axes=found, seeds=seeds, **options)
+        groups = [axis.group() for axis in axes_around(self.config, self.setup, axes)]
+        return run_sweep(self.config, axes=groups, seeds=seeds, **options)

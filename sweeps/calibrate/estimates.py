@@ -12,10 +12,10 @@ import polars
 
 from ..config.config import PipelineConfig
 from ..laws.lengths import LengthLaw
-from .fits import Fit
+from .fits import Fit, mean_fit
 from .generation import MOST_SHARED, GenerationFit, fit_generation
 from .lengths import LengthFit, fit_lengths, lognormal_of
-from .phases import PhaseFit, column, fit_phases, tokens_of
+from .phases import PhaseFit, column, fit_phases, inside, rest_of_step, tokens_of
 from .setup import FASTEST, Setup
 from .waits import Recurring, fit_fetch, fit_interference, fit_recurring, grain_of
 
@@ -37,12 +37,16 @@ class Values:
         Of the law of lengths.
     shared : float
         The share of a rollout's time among many that is work which all in flight share.
+    overhead : float
+        The share of the longest rollout's seconds alone that its tokens do not take.
     idle_seconds : float
         What a step spends on neither training nor publication: what the speed of decoding must bring about.
     lag, drops : float
         What it must bring about where the trainer hardly waits; NaN where they are not logged.
     speed : float
         Tokens a second of a rollout alone; found last.
+    delay : float
+        Seconds from one generation to the next beside it; found in place of the speed, where a log has both.
     """
 
     train_fixed: float
@@ -55,10 +59,12 @@ class Values:
     sigma: float
     prompt_sigma: float
     shared: float
+    overhead: float
     idle_seconds: float
     lag: float = math.nan
     drops: float = math.nan
     speed: float = 1.0
+    delay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ class Estimates:
         """Every number that was fitted."""
         found = [one for phase in self.phases for one in phase.fits]
         found += self.generation.fits if self.generation else []
-        found += [self.idle] if self.generation is None else []
+        found.append(self.idle)
         found += [one for one in (self.fetch, self.interference) if one]
         found += [one.seconds for one in (self.publication, self.evaluation) if one]
         return found + (self.lengths.fits if self.lengths else [])
@@ -135,24 +141,22 @@ def estimate(frame: polars.DataFrame, setup: Setup, *, seed: int = 0) -> Estimat
     seed : int
         Of the bootstrap.
     """
-    from .fits import mean_fit
-
     step = step_seconds(frame)
-    phases = fit_phases(frame, seed=seed)
+    phases = fit_phases(frame, setup.holds, seed=seed)
     tokens = tokens_of(frame)
-    trained = trained_seconds(frame, phases)
+    trained = trained_seconds(frame, phases, setup.holds)
     publication = fit_recurring(frame, "publication_seconds", "publication", seed=seed)
-    inside = np.nan_to_num(column(frame, "publication_seconds"))
-    outside = trained + inside
-    idle = np.maximum(step - np.where(outside <= 1.02 * step, outside, trained), 0.0)
+    idle = step - trained
+    for name in ("publication_seconds", "evaluation_seconds", "checkpoint_seconds"):
+        if name in inside(frame, setup.holds):
+            idle = idle - np.nan_to_num(column(frame, name))
+    idle = np.maximum(idle, 0.0)
     evaluation = fit_recurring(frame, "evaluation_seconds", "evaluation", seed=seed)
-    if evaluation is not None:
-        idle = _without(idle, np.nan_to_num(column(frame, "evaluation_seconds")))
     over = "mean over the steps"
     how = "mean of the step less training and publication"
     return Estimates(
         phases=phases,
-        generation=fit_generation(frame, seed=seed) if setup.in_turn else None,
+        generation=fit_generation(frame, seed=seed),
         lengths=fit_lengths(frame, group_size=setup.group_size, seed=seed),
         fetch=None if setup.in_turn else fit_fetch(frame, seed=seed),
         interference=None if setup.in_turn else fit_interference(frame, seed=seed),
@@ -168,30 +172,23 @@ def estimate(frame: polars.DataFrame, setup: Setup, *, seed: int = 0) -> Estimat
     )
 
 
-def _without(idle: np.ndarray, spent: np.ndarray) -> np.ndarray:
-    """Take evaluations out of idle time, where steps that have one are idle that much longer."""
-    has = spent > 0
-    if not has.any() or not (~has).any():
-        return idle
-    inside = idle[has].mean() - idle[~has].mean() >= 0.5 * spent[has].mean()
-    return np.maximum(idle - spent, 0.0) if inside else idle
-
-
-def trained_seconds(frame: polars.DataFrame, phases: Sequence[PhaseFit]) -> np.ndarray:
+def trained_seconds(
+    frame: polars.DataFrame, phases: Sequence[PhaseFit], holds: Mapping[str, bool | None]
+) -> np.ndarray:
     """Return the seconds of each step that the fitted phases took, what is left of a step included."""
-    from .phases import rest_of_step
-
     total = np.zeros(len(frame))
     for phase in phases:
-        own = rest_of_step(frame) if phase.column == "rest_seconds" else column(frame, phase.column)
+        own = rest_of_step(frame, holds) if phase.column == "rest_seconds" else column(frame, phase.column)
         assert own is not None
         total = total + np.where(np.isfinite(own), own, phase.fixed.value)
     return total
 
 
 def _spread_around(trained: np.ndarray, phases: Sequence[PhaseFit], tokens: np.ndarray) -> float:
-    """Return the standard deviation of the log of training around its fit; 0 where it is below a hundredth."""
-    told = np.sum([np.broadcast_to(one.seconds(np.nan_to_num(tokens)), tokens.shape) for one in phases], axis=0)
+    """Return the spread of the log of training around its fit; 0 where it is below a hundredth."""
+    told = np.sum(
+        [np.broadcast_to(one.seconds(np.nan_to_num(tokens)), tokens.shape) for one in phases], axis=0
+    )
     if not phases or not (told > 0).all():
         return 0.0
     off = np.log(np.maximum(trained, 1e-9) / told)
@@ -199,9 +196,9 @@ def _spread_around(trained: np.ndarray, phases: Sequence[PhaseFit], tokens: np.n
     return spread if spread >= 0.01 else 0.0
 
 
-def middle(found: Estimates) -> Values:
-    """Return the values of the configuration."""
-    fixed, rate = training_of(found, "value")
+def middle(found: Estimates, setup: Setup) -> Values:
+    """Return the values of the configuration, but for what a simulation finds."""
+    fixed, rate = training_of(found, "value", 0.0)
     lengths = found.lengths
     return Values(
         train_fixed=fixed,
@@ -214,6 +211,7 @@ def middle(found: Estimates) -> Values:
         sigma=lengths.sigma.value if lengths else 0.6,
         prompt_sigma=min(lengths.prompt_sigma.value, 0.98 * lengths.sigma.value) if lengths else 0.0,
         shared=_usual_share(found),
+        overhead=found.generation.overhead if found.generation else 0.0,
         idle_seconds=found.idle.value,
         lag=found.lag.value,
         drops=found.drops.value,
@@ -226,23 +224,25 @@ def _usual_share(found: Estimates) -> float:
     return 0.5 * MOST_SHARED
 
 
-def training_of(found: Estimates, which: str) -> tuple[float, float]:
+def training_of(found: Estimates, which: str, tokens: float) -> tuple[float, float]:
     """Return seconds and seconds for each token of a step, all phases together: values, lows or highs.
 
-    The ends are those of the mean: a fixed part and a part for each token that err against each other do
-    not err together.
+    The ends are those of steps with so many tokens: a fixed part and a part for each token that err against
+    each other do not err together.
     """
     fixed = sum(one.fixed.value for one in found.phases)
     rate = sum(one.per_token.value for one in found.phases if one.per_token)
     if which == "value":
         return fixed, rate
-    mean = sum(one.mean.value for one in found.phases)
-    off = math.sqrt(sum((getattr(one.mean, which) - one.mean.value) ** 2 for one in found.phases))
+    place = 0 if which == "low" else 1
+    mean = fixed + rate * tokens
+    told = [(one.interval(tokens)[place], float(one.seconds(tokens))) for one in found.phases]
+    off = math.sqrt(sum((end - value) ** 2 for end, value in told))
     factor = 1 + (off if which == "high" else -off) / mean if mean > 0 else 1.0
     return fixed * factor, rate * factor
 
 
-def spans(found: Estimates, values: Values) -> dict[str, tuple[str, Values, Values]]:
+def spans(found: Estimates, values: Values, setup: Setup) -> dict[str, tuple[str, Values, Values]]:
     """Return, by what is uncertain, the values with it at either end of its interval, and words for it."""
     lengths, fits = found.lengths, {}
 
@@ -250,7 +250,8 @@ def spans(found: Estimates, values: Values) -> dict[str, tuple[str, Values, Valu
         if high - low > 1e-9 * max(abs(high), 1.0):
             fits[name] = (words, replace(values, **{name: low}), replace(values, **{name: high}))
 
-    low, high = training_of(found, "low"), training_of(found, "high")
+    tokens = setup.rollouts * (values.mean_tokens + float(setup.fields.get("prompt_tokens", 0)))
+    low, high = training_of(found, "low", tokens), training_of(found, "high", tokens)
     if high[0] + high[1] > low[0] + low[1]:
         fits["training"] = (
             "training",
@@ -314,27 +315,47 @@ def config_of(
         "response_length": law or law_of(found, values),
         "prompt_sigma": _short(values.prompt_sigma) if setup.group_size > 1 else 0.0,
         "train_overhead_seconds": _short(values.train_fixed / several),
-        "train_tokens_per_second": _short(1 / values.train_per_token) if values.train_per_token > 0 else FASTEST,
+        "train_tokens_per_second": _short(1 / values.train_per_token)
+        if values.train_per_token > 0
+        else FASTEST,
         "train_spread": _short(values.train_spread),
         "sync_seconds": _short(values.sync_seconds),
         "fetch_seconds": _short(values.fetch_seconds),
         "train_slowdown_when_generating": _short(values.slowdown),
-        "rollout_overhead_seconds": 0.0,
         **(more or {}),
     }
-    if found.evaluation is not None:
+    if found.evaluation is not None and setup.holds.get("evaluation_seconds"):
         fields |= {
             "evaluation_every_updates": found.evaluation.every * several,
             "evaluation_seconds": _short(found.evaluation.seconds.value),
         }
     if "engine" not in setup.given:
-        at_once = max(2, min(int(setup.fields["rollout_workers"]), 2 * setup.rollouts))
-        slowdown = values.shared / (1 - values.shared) / (at_once - 1) if values.shared > 0 else 0.0
-        fields |= {
-            "decode_tokens_per_second": _short(values.speed),
-            "decode_slowdown_per_rollout": _short(slowdown),
-        }
+        fields |= _decoding(setup, found, values)
+    else:
+        fields["rollout_overhead_seconds"] = _short(values.delay)
     return setup.config(**fields)
+
+
+def _decoding(setup: Setup, found: Estimates, values: Values) -> dict[str, Any]:
+    """Return speed, slowdown and overhead of decoding, from the shares that the rest of the values say.
+
+    Of a generation, ``shared`` is work of all, and ``overhead`` of what is left is the longest rollout's
+    that its tokens do not take; so ``g = shared / ((1 - shared) * (1 - overhead)) * longest / others``.
+    """
+    generation = found.generation
+    longest = generation.longest if generation else math.nan
+    if generation and longest > 0 and generation.all_tokens > 2 * longest:
+        others = generation.all_tokens / longest - 1
+    else:
+        others = max(2, min(int(setup.fields["rollout_workers"]), 2 * setup.rollouts)) - 1.0
+        longest = values.mean_tokens
+    slowdown = values.shared / ((1 - values.shared) * (1 - values.overhead)) / others
+    seconds = values.overhead / (1 - values.overhead) * longest / values.speed
+    return {
+        "decode_tokens_per_second": _short(values.speed),
+        "decode_slowdown_per_rollout": _short(slowdown),
+        "rollout_overhead_seconds": _short(seconds + values.delay),
+    }
 
 
 def _short(value: float) -> float:

@@ -1,4 +1,4 @@
-"""What a generation takes where it does not overlap with training: the longest rollout alone, and shared work.
+"""What a generation takes: the longest rollout alone, and work that all rollouts share.
 
 All rollouts in flight share one speed, so a generation of many at once takes
 ``overhead + longest / v + g / v * (all tokens - longest)``: exactly what ``decode_tokens_per_second`` v and
@@ -7,6 +7,7 @@ All rollouts in flight share one speed, so a generation of many at once takes
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +34,7 @@ class GenerationFit:
     longest, all_tokens : float
         Mean tokens of the longest rollout and of a whole batch.
     per_longest : float
-        Seconds of `alone` for each token of the longest rollout; 0 where the log does not tell.
+        Seconds of `alone` for each token of the longest rollout; NaN where the log does not tell.
     mean : Fit
         Mean seconds of a generation.
     """
@@ -51,6 +52,13 @@ class GenerationFit:
         return [self.alone, self.work_per_token]
 
     @property
+    def overhead(self) -> float:
+        """The part of the longest rollout's seconds that its tokens do not take; 0 if not told."""
+        if math.isnan(self.per_longest) or not self.alone.value > 0:
+            return 0.0
+        return float(np.clip(1 - self.per_longest * self.longest / self.alone.value, 0.0, 0.98))
+
+    @property
     def shared(self) -> tuple[float, float, float]:
         """Value and ends of the share of a generation that is work which all rollouts share."""
         work = max(self.all_tokens - np.nan_to_num(self.longest), 0.0)
@@ -65,7 +73,7 @@ class GenerationFit:
     def seconds(self, longest: np.ndarray, all_tokens: np.ndarray) -> np.ndarray:
         """Predict generations from their longest response and all their tokens."""
         longest = np.nan_to_num(np.where(np.isfinite(longest), longest, self.longest))
-        alone = self.alone.value + self.per_longest * (longest - np.nan_to_num(self.longest))
+        alone = self.alone.value + np.nan_to_num(self.per_longest) * (longest - np.nan_to_num(self.longest))
         found: np.ndarray = alone + self.work_per_token.value * (all_tokens - longest)
         return found
 
@@ -93,10 +101,14 @@ def fit_generation(frame: polars.DataFrame, *, seed: int = 0) -> GenerationFit |
     seconds, longest, all_tokens = seconds[known], longest[known], all_tokens[known]
     rows, average = len(seconds), float(seconds.mean())
     draws = block_draws(rows, seed=seed)
-    mean = Fit("generation", average, *ends(seconds[draws].mean(axis=1)), "s a step", rows, "mean over the steps")
-    told = np.isfinite(all_tokens).all()
-    if not told or all_tokens.std() < _NO_SPREAD * all_tokens.mean():
-        return _open(mean, float(np.nanmean(longest)) if told else np.nan, float(np.nanmean(all_tokens)))
+    mean = Fit(
+        "generation", average, *ends(seconds[draws].mean(axis=1)), "s a step", rows, "mean over the steps"
+    )
+    told = np.isfinite(all_tokens)
+    if told.sum() < FEWEST or all_tokens[told].std() < _NO_SPREAD * all_tokens[told].mean():
+        return _open(mean, _mean(longest), _mean(all_tokens))
+    all_tokens = np.where(told, all_tokens, all_tokens[told].mean())
+    longest = np.where(np.isfinite(longest) | ~np.isfinite(longest).any(), longest, _mean(longest))
     has_longest = bool(np.isfinite(longest).all()) and longest.std() >= _NO_SPREAD * longest.mean()
     alone = longest if np.isfinite(longest).all() else np.zeros(rows)
     columns = [np.ones(rows), all_tokens - alone, *([longest] if has_longest else [])]
@@ -109,7 +121,7 @@ def fit_generation(frame: polars.DataFrame, *, seed: int = 0) -> GenerationFit |
         "generation: shared work for each token", float(found[1]), *_around(found[1], samples[:, 1]), "s",
         int(kept.sum()), "least squares over the steps, all parts at least 0",
     )  # fmt: skip
-    per_longest = float(found[2]) if has_longest else 0.0
+    per_longest = float(found[2]) if has_longest else math.nan
     others = (all_tokens - alone)[draws].mean(axis=1)
     lone = np.maximum(seconds[draws].mean(axis=1) - samples[:, 1] * others, 0.0)
     value = max(0.0, average - float(found[1]) * float((all_tokens - alone).mean()))
@@ -117,8 +129,12 @@ def fit_generation(frame: polars.DataFrame, *, seed: int = 0) -> GenerationFit |
         "generation: the longest rollout alone", value, *_around(value, lone), "s a step", rows,
         "what the shared work leaves of the mean",
     )  # fmt: skip
-    typical = float(longest.mean()) if np.isfinite(longest).all() else np.nan
-    return GenerationFit(first, work, typical, float(all_tokens.mean()), per_longest, mean)
+    return GenerationFit(first, work, _mean(longest), float(all_tokens.mean()), per_longest, mean)
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else np.nan
 
 
 def _around(value: float, samples: np.ndarray) -> tuple[float, float]:
@@ -127,7 +143,7 @@ def _around(value: float, samples: np.ndarray) -> tuple[float, float]:
 
 
 def _open(mean: Fit, longest: float, all_tokens: float) -> GenerationFit:
-    """Return the range that is left where every batch has the same tokens: from no shared work to nearly all."""
+    """Return the range that is left where every batch has the same tokens: no shared work to nearly all."""
     how = "every batch is alike: nothing tells shared work from the longest rollout"
     work = max(np.nan_to_num(all_tokens) - np.nan_to_num(longest), 0.0)
     most = MOST_SHARED * mean.value / work if work > 0 else 0.0
@@ -136,7 +152,7 @@ def _open(mean: Fit, longest: float, all_tokens: float) -> GenerationFit:
         mean.unit, mean.rows, how, open=True,
     )  # fmt: skip
     shared = Fit("generation: shared work for each token", 0.0, 0.0, most, "s", mean.rows, how, open=True)
-    return GenerationFit(alone, shared, float(longest), float(all_tokens), 0.0, mean)
+    return GenerationFit(alone, shared, float(longest), float(all_tokens), math.nan, mean)
 
 
 def batch_tokens(frame: polars.DataFrame) -> tuple[np.ndarray, np.ndarray]:

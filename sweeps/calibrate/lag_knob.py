@@ -63,27 +63,3 @@ def _bounds(preset: Preset, fields: Mapping[str, Any], knob: Knob) -> dict[int, 
         if bound is not None:
             found.setdefault(bound, checked)
     return found
-
-
-def axes_for(config: PipelineConfig, axes: Mapping[str, Any]) -> tuple[PipelineConfig, dict[str, Any]]:
-    """Return the base of a sweep around a run, and its axes with the lag under the system's own name.
-
-    Raises
-    ------
-    ConfigError
-        For a lag that the system's knob cannot give.
-    """
-    found = dict(axes)
-    knob = lag_knob(config) if LAG in found else None
-    if knob is None or config.stale_check != "never" and knob is None:
-        return config, found
-    name, values = knob
-    wanted = found[LAG] if isinstance(found[LAG], list | tuple) else [found[LAG]]
-    missing = [lag for lag in wanted if lag not in values]
-    if missing:
-        rule = f"must be lags that {name} can give: {', '.join(map(str, list(values)[:12]))}, ..."
-        raise ConfigError(LAG, rule, missing[0], f"Or give --axis preset.{name}=VALUES.")
-    return config, {
-        (f"preset.{name}" if one == LAG else one): ([values[lag] for lag in wanted] if one == LAG else given)
-        for one, given in found.items()
-    }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import polars
@@ -77,7 +78,9 @@ def lognormal_of(mean: float, sigma: float, maximum: int) -> LengthLaw:
     if mean < 2 or sigma < 0.03:
         return LengthLaw.fixed(max(1, round(mean)))
     median = _median_of(mean, sigma, maximum)
-    return LengthLaw.lognormal(median=float(f"{median:.6g}"), sigma=float(f"{sigma:.4g}"), minimum=1, maximum=maximum)
+    return LengthLaw.lognormal(
+        median=float(f"{median:.6g}"), sigma=float(f"{sigma:.4g}"), minimum=1, maximum=maximum
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -94,7 +97,7 @@ def _median_of(mean: float, sigma: float, maximum: int) -> float:
 
 
 def _cut_mean(median: float, sigma: float, maximum: int) -> float:
-    """Return the mean of a lognormal that is cut at a maximum: its part below, and the maximum for the rest."""
+    """Return the mean of a lognormal cut at a maximum: its part below, and the maximum for the rest."""
     from scipy.special import ndtr
 
     place = (math.log(maximum) - math.log(median)) / sigma
@@ -137,23 +140,34 @@ def fit_lengths(frame: polars.DataFrame, *, group_size: int = 1, seed: int = 0) 
     mean = mean_fit("response tokens: mean", means, "tokens", "mean over the steps", seed=seed)
     cap, is_limit = _limit(longest, means, column(frame, "clipped_fraction"))
     count = float(np.nanmean(rollouts)) if np.isfinite(rollouts).any() else math.nan
-    sigma = _spread(means, longest, column(frame, "clipped_fraction"), count, cap, is_limit, seed)
-    prompts = _between_prompts(means, sigma, count, group_size, seed)
-    return LengthFit(mean, sigma, prompts, cap, segments_of(means))
+    clipped, segments = column(frame, "clipped_fraction"), segments_of(means)
+    # A spread is that of lengths which do not drift: of the last segment, if it is long enough.
+    last = segments[-1][0] if len(means) - segments[-1][0] >= 3 * FEWEST else 0
+    sigma = _spread(means[last:], longest[last:], clipped[last:], count, cap, is_limit, seed)
+    prompts = _between_prompts(means[last:], sigma, count, group_size, seed)
+    return LengthFit(mean, sigma, prompts, cap, segments)
 
 
 def _limit(longest: np.ndarray, means: np.ndarray, clipped: np.ndarray) -> tuple[int, bool]:
     """Return the engine's limit: a longest response that comes again and again, or room above the longest."""
     known = longest[np.isfinite(longest)]
     if not len(known):
-        return int(math.ceil(8 * float(np.nanmax(means)))), False
+        return math.ceil(8 * float(np.nanmax(means))), False
     top = float(known.max())
-    cut = bool((np.nan_to_num(clipped) > 0).any()) or (known >= top).mean() >= 0.05 and (known >= top).sum() >= 3
-    return (int(round(top)), True) if cut else (int(math.ceil(4 * top)), False)
+    cut = bool((np.nan_to_num(clipped) > 0).any()) or (
+        (known >= top).mean() >= 0.05 and (known >= top).sum() >= 3
+    )
+    return (round(top), True) if cut else (math.ceil(4 * top), False)
 
 
 def _spread(
-    means: np.ndarray, longest: np.ndarray, clipped: np.ndarray, count: float, cap: int, is_limit: bool, seed: int
+    means: np.ndarray,
+    longest: np.ndarray,
+    clipped: np.ndarray,
+    count: float,
+    cap: int,
+    is_limit: bool,
+    seed: int,
 ) -> Fit:
     """Fit sigma to the longest response of a step over its mean, or to the share that is cut."""
     name, unit = "spread of lengths (sigma)", "of the log"
@@ -197,7 +211,11 @@ def _solved(
     draws = block_draws(len(seen), seed=seed)
     found = np.interp(seen[draws].mean(axis=1), rising, SIGMAS)
     value = float(np.interp(seen.mean(), rising, SIGMAS))
-    how = "the share that the limit cuts" if isinstance(count, str) else "the longest response of a step over its mean"
+    how = (
+        "the share that the limit cuts"
+        if isinstance(count, str)
+        else "the longest response of a step over its mean"
+    )
     return Fit(name, value, *ends(found), unit, len(seen), how)
 
 
@@ -270,7 +288,9 @@ def segments_of(values: np.ndarray) -> tuple[tuple[int, float], ...]:
             queue += [(first, first + cut), (first + cut, last)]
     bounds = [*sorted(cuts), len(known)]
     return tuple(
-        (int(places[low]) if low else 0, float(known[low:high].mean())) for low, high in zip(bounds, bounds[1:]) if high > low
+        (int(places[low]) if low else 0, float(known[low:high].mean()))
+        for low, high in pairwise(bounds)
+        if high > low
     )
 
 
@@ -285,7 +305,9 @@ def _cut(values: np.ndarray, noise: float) -> int:
     after = (total[-1] - total[left - 1]) / (count - left)
     gain = left * (count - left) / count * (before - after) ** 2
     best = int(gain.argmax())
-    enough = gain[best] > 3 * noise * math.log(count) and abs(before[best] - after[best]) > _JUMP * values.mean()
+    enough = (
+        gain[best] > 3 * noise * math.log(count) and abs(before[best] - after[best]) > _JUMP * values.mean()
+    )
     return int(left[best]) if enough else 0
 
 

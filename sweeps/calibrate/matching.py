@@ -7,7 +7,7 @@ run is simulated, with the lengths as they drifted, and the speed is found at wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..config.config import PipelineConfig
@@ -61,17 +61,26 @@ class Match:
     speed : float
         Tokens a second of a rollout alone.
     by : str
-        What told it: ``waits``, ``drops``, ``lag``, or ``nothing``: any speed from this one on would do.
+        What told it: ``waits``, ``drops``, ``lag``, or ``nothing``: any speed from this one on would do;
+        ``delay``: the log has generations or the engine is known, and the waits tell what lies beside;
+        ``engine``: the engine is known, and explains the waits or more.
     off : float
         What is left of the difference: in seconds over those of a step, or relative.
     tries : int
         Simulated runs.
+    delay : float
+        Seconds from one generation to the next beside it.
     """
 
     speed: float
     by: str
     off: float
     tries: int
+    delay: float = 0.0
+
+    def applied(self, values: Values) -> Values:
+        """Return values with what was found."""
+        return replace(values, speed=self.speed, delay=self.delay)
 
     @property
     def known(self) -> bool:
@@ -143,7 +152,9 @@ def _run(config: PipelineConfig) -> PipelineResult | None:
     return None
 
 
-def shortened(segments: Sequence[tuple[int, float]], steps: int, run: int, several: int) -> list[tuple[int, float]]:
+def shortened(
+    segments: Sequence[tuple[int, float]], steps: int, run: int, several: int
+) -> list[tuple[int, float]]:
     """Return segments of a run of fewer steps, each with its share of them, by versions.
 
     Examples
@@ -161,7 +172,7 @@ def shortened(segments: Sequence[tuple[int, float]], steps: int, run: int, sever
 
 
 def match(
-    setup: Setup, found: Estimates, values: Values, *, start: float | None = None, seed: int = 0
+    setup: Setup, found: Estimates, values: Values, *, near: Values | None = None, seed: int = 0
 ) -> Match:
     """Find the speed at which the simulated run is as idle as the logged one.
 
@@ -171,52 +182,86 @@ def match(
     found : Estimates
     values : Values
         Their `idle_seconds` is what the run must come to.
-    start : float, optional
-        A speed to begin with.
+    near : Values, optional
+        Values whose speed was found, to begin with.
     seed : int
     """
     run = steps_to_run(setup, found.steps)
     several = int(setup.config().updates_per_batch)
     means = found.lengths.segments if found.lengths else ((0, values.mean_tokens),)
+    means = means if len(means) > 1 else ((0, values.mean_tokens),)
     law = law_of(found, values, shortened(means, found.steps, run, several))
-    tried: dict[float, Moments] = {}
+    tried: dict[tuple[float, float], Moments] = {}
 
-    def run_at(speed: float) -> Moments:
-        if speed not in tried:
-            config = config_of(setup, found, replace(values, speed=speed), law=law)
-            tried[speed] = moments(config, run, found.step.value, seed=seed)
-        return tried[speed]
+    def run_at(speed: float, delay: float = 0.0) -> Moments:
+        if (speed, delay) not in tried:
+            config = config_of(setup, found, replace(values, speed=speed, delay=delay), law=law)
+            tried[speed, delay] = moments(config, run, found.step.value, seed=seed)
+        return tried[speed, delay]
 
     wanted, whole = values.idle_seconds, max(found.step.value, 1e-9)
+
+    def over(speed: float, delay: float = 0.0) -> float:
+        return (run_at(speed, delay).wait_seconds - wanted) / whole
+
+    if "engine" in setup.given:
+        return _beside_engine(over, lambda: len(tried), whole, near)
+    if found.generation is not None and not setup.in_turn and found.generation.longest > 0:
+        speed = _measured_speed(found, values)
+        if over(speed) < 0:
+            guess = 1 / max(near.delay if near else 0.1 * whole, 1e-3 * whole)
+            inverse, off = _falling(lambda one: over(speed, 1 / one), guess)
+            return Match(speed, "delay", off, len(tried), 1 / inverse)
+    start = near.speed if near else None
     mean = found.lengths.mean.value if found.lengths else values.mean_tokens
     lone = mean / max(wanted, 0.05 * whole, 1e-6)
     free = run_at(_FAST * max(lone, start or 0.0)).wait_seconds
     if wanted > free + _FREE * whole:
-        speed, off = _falling(lambda speed: (run_at(speed).wait_seconds - wanted) / whole, start or lone)
+        speed, off = _falling(over, start or lone)
         return Match(speed, "waits", off, len(tried))
     least = max(wanted, free) + _FREE * whole
     slowest = _falling(lambda speed: (run_at(speed).wait_seconds - least) / whole, start or lone)[0]
-    return _beyond(run_at, slowest, values, setup, tried)
+    return _beyond(run_at, slowest, values, setup, len(tried))
+
+
+def _beside_engine(
+    over: Callable[[float, float], float], tries: Callable[[], int], whole: float, near: Values | None
+) -> Match:
+    """Find what lies beside the decoding of a given engine, where that alone does not explain the waits."""
+    off = over(1.0, 0.0)
+    if off > -_FREE:
+        return Match(1.0, "engine", off, tries())
+    guess = 1 / max(near.delay if near else 0.1 * whole, 1e-3 * whole)
+    inverse, off = _falling(lambda one: over(1.0, 1 / one), guess)
+    return Match(1.0, "delay", off, tries(), 1 / inverse)
+
+
+def _measured_speed(found: Estimates, values: Values) -> float:
+    """Return the speed of a rollout alone that generations of the log say."""
+    generation = found.generation
+    assert generation is not None
+    alone = generation.mean.value * (1 - values.shared) * (1 - values.overhead)
+    return generation.longest / max(alone, 1e-9)
 
 
 def _beyond(
-    run_at: Callable[[float], Moments], slowest: float, values: Values, setup: Setup, tried: Mapping[float, Moments]
+    run_at: Callable[[float], Moments], slowest: float, values: Values, setup: Setup, tries: int
 ) -> Match:
-    """Find the speed of a generation that is ahead of the trainer from what it makes for nothing, or the lag."""
+    """Find the speed of a generation ahead of the trainer from what it makes for nothing, or the lag."""
     drops, lag = values.drops, values.lag
     if math.isfinite(drops) and drops > _FREE * setup.rollouts and run_at(slowest).drops < drops:
         speed, off = _falling(lambda speed: 1 - run_at(speed).drops / drops, slowest)
-        return Match(speed, "drops", off, len(tried))
+        return Match(speed, "drops", off, tries)
     if math.isfinite(lag) and lag > 0:
         low, high = run_at(slowest).lag, run_at(_FAST * slowest).lag
         if low + _FREE * lag < lag < high - _FREE * lag:
             speed, off = _falling(lambda speed: 1 - run_at(speed).lag / lag, slowest)
-            return Match(speed, "lag", off, len(tried))
-    return Match(slowest, "nothing", 0.0, len(tried))
+            return Match(speed, "lag", off, tries)
+    return Match(slowest, "nothing", 0.0, tries)
 
 
 def _falling(function: Callable[[float], float], guess: float) -> tuple[float, float]:
-    """Find where something that falls as the speed grows is 0: by the line through two ends, kept between them.
+    """Find where something that falls as the speed grows is 0, by the line through two ends.
 
     Returns
     -------

@@ -6,6 +6,7 @@ time whatever is in them, and a rate that only seems to be there predicts other 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,6 +50,8 @@ class PhaseFit:
         Seconds for each token; None where the data do not show one.
     mean : Fit
         Mean seconds, whatever the tokens.
+    samples : ndarray of float64, shape (draws, 2)
+        Fixed part and part for each token of every bootstrap sample.
     """
 
     column: str
@@ -56,10 +59,16 @@ class PhaseFit:
     fixed: Fit
     per_token: Fit | None
     mean: Fit
+    samples: np.ndarray
 
     def seconds(self, tokens: np.ndarray | float) -> np.ndarray | float:
         """Predict the phase of steps with so many tokens."""
         return self.fixed.value + (self.per_token.value if self.per_token else 0.0) * tokens
+
+    def interval(self, tokens: float) -> tuple[float, float]:
+        """Return the ends of the mean seconds of steps with so many tokens."""
+        rate = np.where(self.samples[:, 1] > 0, self.samples[:, 1] * np.nan_to_num(tokens), 0.0)
+        return ends(self.samples[:, 0] + rate)
 
     @property
     def fits(self) -> list[Fit]:
@@ -87,9 +96,9 @@ def tokens_of(frame: polars.DataFrame) -> np.ndarray:
 
     Examples
     --------
-    >>> frame = polars.DataFrame({"rollouts": [4], "response_tokens_mean": [10.0], "prompt_tokens_mean": [5.0]})
+    >>> frame = polars.DataFrame({"rollouts": [4], "response_tokens_mean": [10.0]})
     >>> tokens_of(frame).tolist()
-    [60.0]
+    [40.0]
     """
     logged = column(frame, "trained_tokens")
     rollouts = column(frame, "rollouts")
@@ -135,28 +144,32 @@ def fit_phase(
     average = float(seconds.mean())
     mean = Fit(words, average, *ends(means), "s a step", rows, "mean over the steps")
     alone = replace(mean, name=f"{words}: fixed", how="mean: no part for each token shows")
-    if not np.isfinite(tokens).all() or tokens.std() <= _SPREAD_OF_TOKENS * tokens.mean():
-        return PhaseFit(name, words, alone, None, mean)
+    told = np.isfinite(tokens)
+    if told.sum() < FEWEST or tokens[told].std() <= _SPREAD_OF_TOKENS * tokens[told].mean():
+        return PhaseFit(name, words, alone, None, mean, np.column_stack([means, 0 * means]))
+    tokens = np.where(told, tokens, tokens[told].mean())
     design = np.column_stack([np.ones(rows), tokens])
-    kept = inliers(design, seconds)
+    kept = inliers(design, seconds) & told
     free = _slopes(tokens, seconds, kept, draws)
     low, high = ends(free)
     if not low > 0:
-        return PhaseFit(name, words, alone, None, mean)
+        return PhaseFit(name, words, alone, None, mean, np.column_stack([means, 0 * means]))
     slope = float(above_zero(design[None, kept], seconds[None, kept])[0, 1])
     slope = min(slope, average / float(tokens.mean()))
     per_token = Fit(
         f"{words}: for each token", slope, min(low, slope), max(high, slope), "s", int(kept.sum()),
         "least squares over the steps, both parts at least 0",
     )  # fmt: skip
-    fixed = np.maximum(0.0, means - np.minimum(free, means / tokens[draws].mean(axis=1)) * tokens[draws].mean(axis=1))
+    drawn = tokens[draws].mean(axis=1)
+    rates = np.clip(free, 0.0, means / drawn)
+    fixed = means - rates * drawn
     value = max(0.0, average - slope * float(tokens.mean()))
     low, high = ends(fixed)
     first = Fit(
         f"{words}: fixed", value, min(low, value), max(high, value), "s a step", rows,
         "what the part for each token leaves of the mean",
     )  # fmt: skip
-    return PhaseFit(name, words, first, per_token, mean)
+    return PhaseFit(name, words, first, per_token, mean, np.column_stack([fixed, rates]))
 
 
 def _slopes(tokens: np.ndarray, seconds: np.ndarray, kept: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -173,13 +186,17 @@ def _slopes(tokens: np.ndarray, seconds: np.ndarray, kept: np.ndarray, draws: np
     return found
 
 
-def fit_phases(frame: polars.DataFrame, *, seed: int = 0) -> list[PhaseFit]:
+def fit_phases(
+    frame: polars.DataFrame, holds: Mapping[str, bool | None] | None = None, *, seed: int = 0
+) -> list[PhaseFit]:
     """Fit every phase of the trainer that a step log holds, and what its step has besides.
 
     Parameters
     ----------
     frame : polars.DataFrame
         A row a step, with the canonical columns of a step log.
+    holds : mapping
+        Whether ``step_seconds`` holds evaluation, checkpoint, publication, as :func:`read_steps` tells.
     seed : int
 
     Returns
@@ -192,7 +209,7 @@ def fit_phases(frame: polars.DataFrame, *, seed: int = 0) -> list[PhaseFit]:
         fit = fit_phase(name, words, column(frame, name), tokens, seed=seed + place)
         if fit is not None and fit.mean.value > 0:
             found.append(fit)
-    rest = rest_of_step(frame)
+    rest = rest_of_step(frame, holds)
     if rest is not None:
         fit = fit_phase("rest_seconds", REST, rest, tokens, seed=seed + len(TRAINER_PHASES))
         if fit is not None and abs(fit.mean.value) > 1e-6:
@@ -200,30 +217,26 @@ def fit_phases(frame: polars.DataFrame, *, seed: int = 0) -> list[PhaseFit]:
     return found
 
 
-def rest_of_step(frame: polars.DataFrame) -> np.ndarray | None:
-    """Return what a step holds beside all that is logged of it, at least 0; None without a step's time.
-
-    Evaluations and checkpoints count as part of a step only where steps that have them are longer by half
-    of them or more.
-    """
+def rest_of_step(
+    frame: polars.DataFrame, holds: Mapping[str, bool | None] | None = None
+) -> np.ndarray | None:
+    """Return what a step holds beside all that is logged of it, at least 0; None without a step's time."""
     step = column(frame, "step_seconds")
     if not np.isfinite(step).any():
         return None
-    rest = step - np.nansum([column(frame, name) for name in inside(frame)], axis=0)
+    rest = step - np.nansum([column(frame, name) for name in inside(frame, holds or {})], axis=0)
     return np.where(np.isfinite(rest), np.maximum(rest, 0.0), np.nan)
 
 
-def inside(frame: polars.DataFrame) -> list[str]:
-    """Name the logged parts of a step that lie inside its total."""
-    parts = [*TRAINER_PHASES, "wait_seconds", "publication_seconds"]
-    wait, step = column(frame, "wait_seconds"), column(frame, "step_seconds")
-    if not np.isfinite(wait).any():
+def inside(frame: polars.DataFrame, holds: Mapping[str, bool | None]) -> list[str]:
+    """Name the logged parts of a step that lie inside its total.
+
+    Evaluations and checkpoints count as part of a step where the log's reader says so.
+    """
+    parts = [*TRAINER_PHASES, "wait_seconds"]
+    if not np.isfinite(column(frame, "wait_seconds")).any():
         parts.append("generation_seconds")
-    for name in ("evaluation_seconds", "checkpoint_seconds"):
-        spent = np.nan_to_num(column(frame, name))
-        has = spent > 0
-        if has.any() and (~has).any():
-            longer = np.nanmean(step[has]) - np.nanmean(step[~has])
-            if longer >= 0.5 * spent[has].mean():
-                parts.append(name)
+    if holds.get("publication_seconds") is not False:
+        parts.append("publication_seconds")
+    parts += [name for name in ("evaluation_seconds", "checkpoint_seconds") if holds.get(name)]
     return [name for name in parts if np.isfinite(column(frame, name)).any()]

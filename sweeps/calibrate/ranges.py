@@ -70,6 +70,10 @@ class Span:
     high: float
     by: str
 
+    def less(self, seconds: float) -> Span:
+        """Return the same prediction less something that is known."""
+        return Span(self.value - seconds, self.low - seconds, self.high - seconds, self.by)
+
     @property
     def identified(self) -> bool:
         """Whether the range is at most a tenth of the value wide."""
@@ -92,17 +96,17 @@ def matched(setup: Setup, found: Estimates, *, seed: int = 0) -> tuple[Values, M
     """
     from .estimates import middle
 
-    values = middle(found)
+    values = middle(found, setup)
     best = match(setup, found, values, seed=seed)
     for _ in range(_ROUNDS):
         if found.lengths is None or len(found.lengths.segments) > 1 or "response_length" in setup.given:
             break
-        if not _is_biased(setup, found, replace(values, speed=best.speed), seed):
+        if not _is_biased(setup, found, best.applied(values), seed):
             break
-        found = _mended(setup, found, replace(values, speed=best.speed), seed)
-        values = middle(found)
-        best = match(setup, found, values, start=best.speed, seed=seed)
-    return replace(values, speed=best.speed), best, found
+        found = _mended(setup, found, best.applied(values), seed)
+        values = middle(found, setup)
+        best = match(setup, found, values, near=best.applied(values), seed=seed)
+    return best.applied(values), best, found
 
 
 def _is_biased(setup: Setup, found: Estimates, values: Values, seed: int) -> bool:
@@ -152,10 +156,11 @@ def _mended(setup: Setup, found: Estimates, values: Values, seed: int) -> Estima
 def ends_of(setup: Setup, found: Estimates, values: Values, *, seed: int = 0) -> list[End]:
     """Return the values at every end, each with its own speed."""
     made = []
-    for about, (words, low, high) in spans(found, values).items():
+    for about, (words, low, high) in spans(found, values, setup).items():
         for side, own in (("low", low), ("high", high)):
-            speed = match(setup, found, own, start=values.speed, seed=seed).speed
-            made.append(End(about, words, side, replace(own, speed=speed)))
+            made.append(
+                End(about, words, side, match(setup, found, own, near=values, seed=seed).applied(own))
+            )
     return made
 
 
@@ -193,7 +198,11 @@ def simulated(
     law = None
     if means:
         # A law that the rules bias keeps its own mean beside the one that was trained.
-        bias = values.mean_tokens / found.lengths.mean.value if found.lengths and len(found.lengths.segments) == 1 else 1.0
+        bias = (
+            values.mean_tokens / found.lengths.mean.value
+            if found.lengths and len(found.lengths.segments) == 1
+            else 1.0
+        )
         own = [(first, mean * bias) for first, mean in means]
         law = law_of(found, values, shortened(own, steps, run, several))
     return moments(config_of(setup, found, values, law=law), run, found.step.value, seed=seed)
@@ -219,8 +228,15 @@ def predictions(
     }
 
 
-def speed_fit(setup: Setup, found: Estimates, values: Values, ends: Sequence[End], best: Match) -> Fit:
-    """Return the speed of one of the rollouts in flight with its interval, all that bears on it counted."""
+def speed_fit(found: Estimates, values: Values, ends: Sequence[End], best: Match) -> Fit | None:
+    """Return what was found by simulation, with its interval, all that bears on it counted."""
+    if best.by == "engine":
+        return None
+    if best.by == "delay":
+        span = span_of(values.delay, [(end, end.values.delay) for end in ends])
+        how = "what a simulated run must wait beside its generation to wait as long"
+        name = "between generations"
+        return Fit(name, span.value, max(0.0, span.low), span.high, "s", found.steps, how)
     span = span_of(speed_together(values), [(end, speed_together(end.values)) for end in ends])
     how = {
         "waits": "the speed at which a simulated run waits as long",

@@ -7,8 +7,8 @@ assumed, and every assumption is named with the flag that replaces it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,24 @@ from ..presets.registry import (
     preset_config,
     preset_settings,
 )
+from .lag_knob import lag_knob
 from .phases import TRAINER_PHASES, column
 
 IN_TURN = "synchronous"
 AHEAD = "skyrl"  # a budget of batches ahead of the weights, and nothing else
+ONE_AHEAD = "verl_one_step_off"  # the lag is 1, always
+# Whose rules a framework's own log follows where nobody says so.
+OF_FRAMEWORK = {
+    "verl_fully_async": "verl_fully_async",
+    "verl_v1": "verl_v1",
+    "prime_rl_trainer": "prime_rl",
+    "prime_rl_orchestrator": "prime_rl",
+    "open_instruct": "open_instruct",
+    "areal": "areal",
+    "skyrl": "skyrl",
+    "openrlhf": "openrlhf",
+    "tinker": "tinker",
+}
 _NOMINAL_ROLLOUTS = 256  # of a batch, where the log has no rollouts
 _MOST_SLOTS = 2**14
 FASTEST = 1e12  # tokens a second: a training step without a part for each token
@@ -48,6 +62,8 @@ class Setup:
         Names in `fields` that were given and not assumed.
     assumed : tuple of Finding
         What was not given and is not in the log.
+    holds : mapping
+        Whether the log's seconds of a step hold evaluations, checkpoints, publications.
     """
 
     preset: str
@@ -55,6 +71,7 @@ class Setup:
     in_turn: bool
     given: frozenset[str]
     assumed: tuple[Finding, ...]
+    holds: Mapping[str, bool | None] = field(default_factory=dict)
 
     @property
     def batch_groups(self) -> int:
@@ -77,6 +94,13 @@ class Setup:
         return preset_config(self.preset, **_undone(self.preset, {**own, **self.fields}, self.given))
 
 
+def with_batch(frame: polars.DataFrame, setup: Setup) -> polars.DataFrame:
+    """Put the rollouts of a batch where the log has none."""
+    if np.isfinite(column(frame, "rollouts")).any():
+        return frame
+    return frame.with_columns(polars.lit(float(setup.rollouts)).alias("rollouts"))
+
+
 def takes_turns(frame: polars.DataFrame) -> bool:
     """Tell whether generation and training take turns: generation is part of the step, and nothing waits.
 
@@ -88,7 +112,7 @@ def takes_turns(frame: polars.DataFrame) -> bool:
     False
     """
     generation, wait = column(frame, "generation_seconds"), column(frame, "wait_seconds")
-    if not np.isfinite(generation).any():
+    if not np.isfinite(generation).any() or not np.isfinite(column(frame, "training_seconds")).any():
         return False
     if not np.isfinite(wait).any():
         step = column(frame, "step_seconds")
@@ -100,7 +124,14 @@ def takes_turns(frame: polars.DataFrame) -> bool:
     return False
 
 
-def setup_of(frame: polars.DataFrame, preset: str | None, fields: Mapping[str, Any]) -> Setup:
+def setup_of(
+    frame: polars.DataFrame,
+    preset: str | None,
+    fields: Mapping[str, Any],
+    *,
+    frameworks: Sequence[str] = (),
+    holds: Mapping[str, bool | None] | None = None,
+) -> Setup:
     """Put together what a run was set to.
 
     Parameters
@@ -111,6 +142,10 @@ def setup_of(frame: polars.DataFrame, preset: str | None, fields: Mapping[str, A
         Whose rules it follows.
     fields : mapping
         What is known: knobs and fields, mixed.
+    frameworks : sequence of str
+        Whose log it is.
+    holds : mapping, optional
+        What the log's seconds of a step hold.
 
     Raises
     ------
@@ -121,11 +156,12 @@ def setup_of(frame: polars.DataFrame, preset: str | None, fields: Mapping[str, A
     in_turn = takes_turns(frame)
     assumed: list[Finding] = []
     if preset is None:
-        preset, rules = _rules_of(frame, in_turn, assumed)
+        preset, rules = _rules_of(frame, in_turn, frameworks, assumed)
         given = {**rules, **given}
     find_preset(preset)
     fields_and_knobs(preset, given)
-    given.setdefault("group_size", _group_size(given, assumed))
+    if "group_size" not in given:
+        given["group_size"] = _group_size(assumed)
     if "batch_groups" not in given:
         given["batch_groups"] = _batch_groups(frame, given["group_size"], assumed)
     prompt = column(frame, "prompt_tokens_mean")
@@ -133,22 +169,34 @@ def setup_of(frame: polars.DataFrame, preset: str | None, fields: Mapping[str, A
         given["prompt_tokens"] = round(float(np.nanmean(prompt)))
     if "rollout_workers" not in given:
         given["rollout_workers"] = _slots(preset, given, assumed)
-    return Setup(preset, given, in_turn, frozenset(fields), tuple(assumed))
+    return Setup(preset, given, in_turn, frozenset(fields), tuple(assumed), dict(holds or {}))
 
 
-def _rules_of(frame: polars.DataFrame, in_turn: bool, assumed: list[Finding]) -> tuple[str, dict[str, Any]]:
-    """Assume the rules of a run: none ahead, or as many batches ahead as its lag says."""
+def _rules_of(
+    frame: polars.DataFrame, in_turn: bool, frameworks: Sequence[str], assumed: list[Finding]
+) -> tuple[str, dict[str, Any]]:
+    """Assume the rules of a run: none ahead; or the framework's, as far ahead as its lag says."""
     if in_turn:
         return IN_TURN, {}
-    lags = column(frame, "lag_mean")
-    ahead = max(1, round(float(np.nanmean(lags)))) if np.isfinite(lags).any() else 1
-    why = "as the lag says" if np.isfinite(lags).any() else "the log has no lag"
-    rule = f"was not given: {ahead} batch{'es' if ahead > 1 else ''} ahead of the weights assumed, {why}"
-    assumed.append(Finding("preset", rule, way_out="Give --preset NAME; lagsweep presets lists them."))
-    return AHEAD, {"max_staleness_steps": ahead}
+    lags = column(frame, "lag_max")
+    lags = lags if np.isfinite(lags).any() else np.ceil(column(frame, "lag_mean"))
+    seen = math.ceil(float(np.nanmax(lags))) if np.isfinite(lags).any() else None
+    preset = next((OF_FRAMEWORK[name] for name in frameworks if name in OF_FRAMEWORK), AHEAD)
+    always = seen == 1 and np.nanmin(column(frame, "lag_mean")) == 1
+    preset = ONE_AHEAD if always else preset
+    knob = lag_knob(preset_config(preset))
+    rules: dict[str, Any] = {}
+    words = f"was not given: rules of {preset} assumed" + (", since the lag is always 1" if always else "")
+    if knob is not None and (seen is not None or preset == AHEAD):
+        name, values = knob
+        lag = 1 if seen is None else next((one for one in sorted(values) if one >= seen), max(values))
+        rules = {name: values[lag]}
+        words += f" with {name} {values[lag]:g}" + (", as the largest lag says" if seen is not None else "")
+    assumed.append(Finding("preset", words, way_out="Give --preset NAME; lagsweep presets lists them."))
+    return preset, rules
 
 
-def _group_size(given: Mapping[str, Any], assumed: list[Finding]) -> int:
+def _group_size(assumed: list[Finding]) -> int:
     rule = "was not given: every rollout is assumed a prompt of its own"
     assumed.append(Finding("group_size", rule, way_out="Give --group-size N."))
     return 1
@@ -170,18 +218,23 @@ def _batch_groups(frame: polars.DataFrame, group_size: Any, assumed: list[Findin
 
 
 def _slots(preset: str, given: Mapping[str, Any], assumed: list[Finding]) -> int:
-    """Return how many rollouts may run at once by the rules alone."""
-    settings = preset_settings(preset, given)
-    size = int(settings.get("group_size", 1))
-    batch = int(settings.get("batch_groups", DEFAULT_GROUPS))
-    caps = [limit["groups"] if isinstance(limit, Mapping) else limit.groups for limit in settings.get("limits", [])]
-    if settings.get("max_running_groups"):
-        caps.append(settings["max_running_groups"])
-    groups = max(1, min(caps)) if caps else 2 * batch
-    slots = min(_MOST_SLOTS, groups * size)
+    """Assume that as many rollouts run at once as the rules allow."""
+    slots = slots_by_rules(preset, given)
     rule = f"was not given: {slots:,} rollouts at once assumed, what the rules allow"
     assumed.append(Finding("rollout_workers", rule, way_out="Give --rollout-workers N."))
     return slots
+
+
+def slots_by_rules(preset: str, given: Mapping[str, Any]) -> int:
+    """Return how many rollouts may run at once by a preset's rules alone."""
+    settings = preset_settings(preset, given)
+    size = int(settings.get("group_size", 1))
+    batch = int(settings.get("batch_groups", DEFAULT_GROUPS))
+    caps = [one["groups"] if isinstance(one, Mapping) else one.groups for one in settings.get("limits", [])]
+    if settings.get("max_running_groups"):
+        caps.append(settings["max_running_groups"])
+    groups = max(1, min(caps)) if caps else 2 * batch
+    return min(_MOST_SLOTS, groups * size)
 
 
 def _undone(preset: str, fields: Mapping[str, Any], given: frozenset[str]) -> dict[str, Any]:

@@ -27,8 +27,9 @@ def step_log_of(result: PipelineResult) -> polars.DataFrame:
     polars.DataFrame
         ``step``, ``step_seconds`` (from the end of the step before), ``wait_seconds``, ``training_seconds``,
         ``publication_seconds`` (that the trainer waited for), ``evaluation_seconds``, ``generation_seconds``
-        (in which something was in flight), ``rollouts``, ``trained_tokens``, ``response_tokens_mean``,
-        ``response_tokens_max``, ``prompt_tokens_mean``, ``lag_mean``, ``lag_max``, ``dropped_rollouts``.
+        (in place of the wait, where nothing is generated during training), ``rollouts``,
+        ``trained_tokens``, ``response_tokens_mean``, ``response_tokens_max``, ``prompt_tokens_mean``,
+        ``lag_mean``, ``lag_max``, ``dropped_rollouts``.
 
     Examples
     --------
@@ -60,11 +61,12 @@ def step_log_of(result: PipelineResult) -> polars.DataFrame:
     columns = {
         "step": np.arange(1, count + 1),
         "step_seconds": finish - before,
-        "wait_seconds": np.maximum(finish - before - training - spans["publication"] - spans["evaluation"], 0),
+        "wait_seconds": np.maximum(
+            finish - before - training - spans["publication"] - spans["evaluation"], 0
+        ),
         "training_seconds": training,
         "publication_seconds": spans["publication"],
         "evaluation_seconds": spans["evaluation"],
-        "generation_seconds": spans["generation"],
         "rollouts": rollouts,
         "trained_tokens": tokens + rollouts * config.prompt_tokens,
         "response_tokens_mean": tokens / np.maximum(rollouts, 1),
@@ -74,6 +76,8 @@ def step_log_of(result: PipelineResult) -> polars.DataFrame:
         if count
         else np.zeros(0, dtype=np.int64),
     }
+    if count and spans["generation"].sum() + training.sum() <= 1.001 * finish[-1]:
+        columns["generation_seconds"] = columns.pop("wait_seconds")
     frame = polars.DataFrame(columns)
     return frame if "rollouts" not in result._columns else _with_rollouts(frame, result, finish, several)
 

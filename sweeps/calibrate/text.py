@@ -73,7 +73,9 @@ def told(row: HeldRow) -> str:
 def verdict(row: HeldRow) -> str:
     """Return one held quantity as a sentence's end."""
     words = f"measured {figure(row.measured)} {row.unit}, predicted {told(row)}"
-    return words + (f" ({error_of(row)})" if row.identified else f" (open: {row.by})" if row.by else " (open)")
+    return words + (
+        f" ({error_of(row)})" if row.identified else f" (open: {row.by})" if row.by else " (open)"
+    )
 
 
 def backtest_table(found: Calibration) -> tuple[list[str], list[list[str]]]:
@@ -138,7 +140,9 @@ def calibration_text(found: Calibration) -> str:
     """Return a calibration as text."""
     width = terminal_width()
     parts = [
-        wrapped(f"Calibrated on {found.source}: {found.fitted:,} steps fitted, {found.held:,} held.", width=width),
+        wrapped(
+            f"Calibrated on {found.source}: {found.fitted:,} steps fitted, {found.held:,} held.", width=width
+        ),
         *(wrapped(one, width=width) for one in sentences(found)),
         "",
         grid(*fit_table(found), left=[0, 2], width=width),

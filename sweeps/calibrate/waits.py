@@ -67,7 +67,9 @@ def fit_fetch(frame: polars.DataFrame, *, seed: int = 0) -> Fit | None:
         own = waits[same]
         low, high = ends(own[block_draws(len(own), seed=seed)].mean(axis=1))
         how = "wait of the steps whose batch was ready"
-        return Fit(name, float(own.mean()), max(0.0, low - grain / 2), high + grain / 2, unit, int(same.sum()), how)
+        return Fit(
+            name, float(own.mean()), max(0.0, low - grain / 2), high + grain / 2, unit, int(same.sum()), how
+        )
     how = "every step waits for generation too: at most the shortest wait"
     return Fit(name, 0.0, 0.0, float(waits.min()), unit, len(waits), how, open=True)
 
@@ -113,7 +115,9 @@ def fit_recurring(frame: polars.DataFrame, name: str, words: str, *, seed: int =
     if not len(places):
         return None
     every = max(1, round(float(np.median(np.diff(places))))) if len(places) > 1 else len(frame)
-    return Recurring(every, mean_fit(words, spent[places], "s each", "mean of the steps that have one", seed=seed))
+    return Recurring(
+        every, mean_fit(words, spent[places], "s each", "mean of the steps that have one", seed=seed)
+    )
 
 
 def fit_interference(frame: polars.DataFrame, *, seed: int = 0) -> Fit | None:
@@ -140,10 +144,18 @@ def fit_interference(frame: polars.DataFrame, *, seed: int = 0) -> Fit | None:
     if min(with_it.sum(), without.sum()) < FEWEST:
         return None
     slow, fast = per[with_it], per[without]
-    ratio = slow[block_draws(len(slow), seed=seed)].mean(axis=1) / fast[block_draws(len(fast), seed=seed)].mean(axis=1)
+    ratio = slow[block_draws(len(slow), seed=seed)].mean(axis=1) / fast[
+        block_draws(len(fast), seed=seed)
+    ].mean(axis=1)
     low, high = ends(ratio - 1)
     how = "training of steps with generation over that of steps without"
     value = max(0.0, float(slow.mean() / fast.mean() - 1))
     return Fit(
-        "slowdown of training by generation", value, max(0.0, low), max(0.0, high), "1", len(slow) + len(fast), how
+        "slowdown of training by generation",
+        value,
+        max(0.0, low),
+        max(0.0, high),
+        "1",
+        len(slow) + len(fast),
+        how,
     )

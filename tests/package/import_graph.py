@@ -37,6 +37,7 @@ FLOORS = (
     ("sweeps.store", "sweeps.charts", "sweeps.recommend"),
     ("sweeps.sweep",),
     ("sweeps.compare", "sweeps.lab", "sweeps.engines"),
+    ("sweeps.calibrate",),
     ("sweeps.logs",),
     ("sweeps.pages",),
     ("sweeps",),
