@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars
 
-from .estimates import Estimates, Values, step_seconds
+from .configuration import Values
+from .estimates import Estimates, step_seconds
 from .fits import mean_fit
 from .generation import batch_tokens
 from .lengths import segments_of

@@ -9,7 +9,8 @@ from ..checks import RealNumber, WholeNumber, checked, text_of
 from ..config.config import PipelineConfig
 from .backtest import backtest
 from .calibration import Calibration
-from .estimates import Estimates, Values, config_of, estimate
+from .configuration import Values, config_of
+from .estimates import Estimates, estimate
 from .log_steps import fitted_steps, read_log, usable
 from .ranges import ends_of, matched, predictions, speed_fit
 from .setup import Setup, setup_of, with_batch

@@ -11,7 +11,8 @@ import polars
 from ..config.config import PipelineConfig
 from .axes_around import axes_around
 from .backtest import HeldRow
-from .estimates import Estimates, Values
+from .configuration import Values
+from .estimates import Estimates
 from .fits import Fit
 from .matching import Match
 from .ranges import PREDICTED, End, Span

@@ -38,7 +38,7 @@ class LengthFit:
         Tokens of a response, over all steps of the fit.
     sigma : Fit
         Standard deviation of the log of lengths within a prompt and between prompts together.
-    prompt_sigma : Fit
+    between_prompts : Fit
         The part between prompts.
     maximum : int
         The engine's limit, or several times the longest seen where none shows.
@@ -48,21 +48,21 @@ class LengthFit:
 
     mean: Fit
     sigma: Fit
-    prompt_sigma: Fit
+    between_prompts: Fit
     maximum: int
     segments: tuple[tuple[int, float], ...]
 
     @property
     def fits(self) -> list[Fit]:
         """The numbers that were fitted."""
-        return [self.mean, self.sigma, self.prompt_sigma]
+        return [self.mean, self.sigma, self.between_prompts]
 
-    def law(self, mean: float, sigma: float, prompt_sigma: float) -> LengthLaw:
+    def law(self, mean: float, sigma: float, between_prompts: float) -> LengthLaw:
         """Return the law of one prompt's responses whose mean is given.
 
         Lengths of a prompt spread less than all lengths: the part between prompts is put on top by the run.
         """
-        return lognormal_of(mean, math.sqrt(max(sigma**2 - prompt_sigma**2, 0.02**2)), self.maximum)
+        return lognormal_of(mean, math.sqrt(max(sigma**2 - between_prompts**2, 0.02**2)), self.maximum)
 
 
 def lognormal_of(mean: float, sigma: float, maximum: int) -> LengthLaw:

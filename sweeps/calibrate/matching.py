@@ -14,7 +14,8 @@ from ..config.config import PipelineConfig
 from ..runs.general import GeneralRun
 from ..runs.lean import LeanRun
 from ..runs.result import PipelineResult
-from .estimates import HORIZON_SECONDS, Estimates, Values, config_of, law_of
+from .configuration import HORIZON_SECONDS, Values, config_of, law_of
+from .estimates import Estimates
 from .setup import Setup
 
 MOST_ROLLOUTS = 40_000  # of one simulated run

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..runs.simulate import simulate_pipeline
-from .estimates import HORIZON_SECONDS, Estimates, Values, config_of, law_of, spans
+from .configuration import HORIZON_SECONDS, Values, config_of, law_of, spans
+from .estimates import Estimates
 from .fits import Fit
 from .lengths import fit_lengths
 from .matching import Match, Moments, match, moments, shortened, steps_to_run
@@ -94,7 +95,7 @@ def matched(setup: Setup, found: Estimates, *, seed: int = 0) -> tuple[Values, M
     values, match, estimates
         The estimates with the lengths mended.
     """
-    from .estimates import middle
+    from .configuration import middle
 
     values = middle(found, setup)
     best = match(setup, found, values, seed=seed)

@@ -21,7 +21,7 @@ from ..config.config import PipelineConfig
 from ..sweep.run import run_sweep
 from .axes_around import Axis, axes_around
 from .calibration import Calibration
-from .estimates import config_of
+from .configuration import config_of
 from .ranges import End, Span, span_of
 from .sentences import sentence, what_if_text
 

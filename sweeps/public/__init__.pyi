@@ -13,6 +13,10 @@ from .sweeps.charts.plots import (
     plot_lag as plot_lag,
     plot_timeline as plot_timeline,
 )
+from .sweeps.calibrate.calibrate import calibrate as calibrate
+from .sweeps.calibrate.calibration import Calibration as Calibration
+from .sweeps.calibrate.simulated_log import step_log_of as step_log_of
+from .sweeps.calibrate.what_if import WhatIf as WhatIf, what_if as what_if
 from .sweeps.checkpoint.checkpoint import (
     checkpoint_as_dict as checkpoint_as_dict,
     make_checkpoint as make_checkpoint,
@@ -34,10 +38,6 @@ from .sweeps.checkpoint.simulation import (
     simulation_checkpoint as simulation_checkpoint,
     simulation_components as simulation_components,
 )
-from .sweeps.calibrate.calibrate import calibrate as calibrate
-from .sweeps.calibrate.calibration import Calibration as Calibration
-from .sweeps.calibrate.simulated_log import step_log_of as step_log_of
-from .sweeps.calibrate.what_if import WhatIf as WhatIf, what_if as what_if
 from .sweeps.compare.rows import comparison_rows as comparison_rows
 from .sweeps.compare.systems import (
     System as System,
