@@ -90,7 +90,7 @@ def forms_in_words(forms: dict[str, int]) -> str:
     Examples
     --------
     >>> forms_in_words({"wrapped": 2, "words": 1})
-    '2 as np.float64(...) or the like, 1 that is no number'
+    '2 as np.float64(...) or the like, 1 not a number'
     """
     words: dict[str, Any] = {
         "wrapped": "as np.float64(...) or the like",
@@ -98,6 +98,6 @@ def forms_in_words(forms: dict[str, int]) -> str:
         "percent": "in percent, read as shares",
         "grouped": "with commas between thousands",
         "infinite": "infinite",
-        "words": "that is no number",
+        "words": "not a number",
     }
     return ", ".join(f"{count} {words[form]}" for form, count in forms.items())

@@ -13,7 +13,7 @@ from ...kernels.errors import NO_VALUE, ConfigError
 from ..engines.columns import unit_of
 from .canonical import COLUMNS, unit_factor
 from .console import console_records
-from .frameworks import Framework, Source, recognized, shipped_frameworks
+from .frameworks import Framework, Source, recognized
 from .impossible import elapsed_seconds, odd_columns, same_twice
 from .log_findings import LogFinding, many, shortly
 from .reading import (
@@ -31,6 +31,12 @@ from .tables import read_table
 
 _RUN_NAMES = ("run", "run_id", "run_name", "source_run", "experiment")
 _ROUNDED = ("rollouts",)
+_STEPS = tuple(
+    Source("column", (name,)) for name in ("step", "global_step", "training_step", "_step", "Step")
+)
+_FRAMEWORKS = (
+    "verl, TRL, OpenRLHF, NeMo RL, AReaL, slime and miles, prime-rl, SkyRL, open-instruct, tinker-cookbook"
+)
 
 
 @dataclass
@@ -109,7 +115,7 @@ def read_file(path: Any, framework: Framework | None, given: Mapping[str, Given]
     given = {**_plain_names(table, framework), **given}
     if framework is None and not any(one.column and role in COLUMNS for role, one in given.items()):
         raise _unknown(name, table.names)
-    ways: dict[str, tuple[Source, ...]] = dict(framework.columns) if framework else {}
+    ways: dict[str, tuple[Source, ...]] = dict(framework.columns) if framework else {"step": _STEPS}
     said: dict[str, Given] = {}
     for role, one in given.items():
         said[role] = found_column(one, table.names, role)
@@ -185,8 +191,7 @@ def _plain_names(table: NumberTable, framework: Framework | None) -> dict[str, G
 
 
 def _unknown(name: str, present: Sequence[str]) -> ConfigError:
-    known = ", ".join(one.title for one in shipped_frameworks().values() if one.name != "lagsweep")
-    rule = f"has no column of a framework that is known ({known})"
+    rule = f"has no column of a framework that is known ({_FRAMEWORKS})"
     way_out = (
         "Say what its columns are, as --column step=NAME --column step_seconds=NAME:ms; it has "
         f"{', '.join(map(repr, present[:12]))}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from .numbers import as_numbers, forms_in_words
 from .tables import RawTable
 
 
-@dataclass(frozen=True)
-class ReadColumn:
+class ReadColumn(NamedTuple):
     """How a column of a step log came about.
 
     Attributes

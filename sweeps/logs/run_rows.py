@@ -15,6 +15,7 @@ import numpy as np
 from .log_findings import LogFinding, many, shortly
 
 _RECENT = 10
+_SOON = 50
 
 
 @dataclass
@@ -90,6 +91,7 @@ def runs_and_segments(
 
 def _strands(steps: np.ndarray, labels: Sequence[str], values: np.ndarray) -> list[_Strand]:
     strands: list[_Strand] = []
+    names = list(zip(labels, steps.tolist()))
     for row, (step, label) in enumerate(zip(steps.tolist(), labels)):
         open_ones = [one for one in strands if one.label == label and one.steps[-1] < step]
         nearest = max((one.steps[-1] for one in open_ones), default=None)
@@ -98,8 +100,9 @@ def _strands(steps: np.ndarray, labels: Sequence[str], values: np.ndarray) -> li
             fitting = [_Strand(label)]
             strands += fitting
         latest = max(fitting, key=lambda one: one.rows[-1] if one.rows else -1)
-        if len(fitting) > 1 and min(one.rows[-1] for one in fitting) > max(one.rows[0] for one in fitting):
-            latest = min(fitting, key=lambda one: one.away(values[row]))  # both have gone on side by side
+        if len(fitting) > 1 and names[row] in names[row + 1 : row + 1 + _SOON]:
+            # The other will go on too: two runs, told apart by how long their steps were.
+            latest = min(fitting, key=lambda one: one.away(values[row]))
         latest.add(row, step, float(values[row]))
     return strands
 
@@ -154,7 +157,10 @@ def _told_apart(strand: _Strand, ends: list[tuple[str, _Strand, int]], found: li
     beside = [before for before in others if min(strand.rows) < max(before.rows)]
     again = len(set(strand.steps) & {step for one in others for step in one.steps})
     if beside:
-        words = f"two runs wrote this file in turns: {many(again, 'step')} are there twice"
+        words = (
+            f"two runs wrote this file in turns: {many(again, 'step')} are there twice; where both are at "
+        )
+        words += "the same step a row goes to the one whose steps were as long"
         found.append(LogFinding("interleaved", "step", again, "split", words))
     else:
         words = f"begins again at step {strand.steps[0]}: another run"

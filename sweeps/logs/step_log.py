@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import NO_VALUE, ConfigError
+from ..checks import texts_of
 from .canonical import COLUMNS, PLACES
 from .frameworks import framework_named
 from .impossible import refusals, without_negatives
@@ -63,12 +64,32 @@ class StepLog:
         """Return how many steps are kept."""
         return len(self.frame)
 
+    def __str__(self) -> str:
+        """Write which columns were read as what, and all that was found, in 80 columns."""
+        from .text import step_log_text
+
+        return step_log_text(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the steps themselves as plain data."""
+        return {
+            "sources": list(self.sources),
+            "frameworks": list(self.frameworks),
+            "steps": len(self),
+            "runs": int(self.frame["run"].n_unique()),
+            "columns": {name: one._asdict() for name, one in self.columns.items()},
+            "step_holds": dict(self.step_holds),
+            "findings": [one._asdict() for one in self.findings],
+            "left_out": self.left_out.to_dicts(),
+        }
+
     def found(self, *kinds: str) -> list[LogFinding]:
         """Return the findings of some kinds."""
+        kinds = texts_of("kinds", kinds, "Give kinds of findings, as restart.")
         return [one for one in self.findings if one.kind in kinds]
 
 
-def read_steps(
+def read_step_log(
     path_or_paths: AnyPath | Sequence[AnyPath],
     *,
     framework: str | None = None,
@@ -106,7 +127,7 @@ def read_steps(
     >>> from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "log.csv"
     >>> _ = path.write_text("step,timing_s/gen,timing_s/step\\n1,5,9\\n2,4,8\\n")
-    >>> log = read_steps(path)
+    >>> log = read_step_log(path)
     >>> log.frameworks, log.frame["generation_seconds"].to_list()
     (('verl',), [5.0, 4.0])
     """
@@ -118,6 +139,9 @@ def read_steps(
     for stack in stacks:
         stack.clean()
     return _joined(stacks, tuple(str(path) for path in paths))
+
+
+read_steps = read_step_log
 
 
 def _paths(given: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ _KINDS = {
     ".parquet": "parquet", ".log": "console", ".txt": "console", ".out": "console",
 }  # fmt: skip
 _DEEPEST = 6
+_AGAIN = re.compile(r"_duplicated_\d+$")
+_CHART_AXES = {"step", "_step", "global_step", "wall time", "relative time (wall)", "relative time (process)"}
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def read_table(path: Any, console: Callable[[str, str], list[dict[str, Any]]] | 
     if kind == "parquet":
         frame = _typed(content, place)
     elif kind in ("csv", "tsv"):
-        frame = _separated(content, place, "," if kind == "csv" else "\t")
+        frame = of_one_run(_separated(content, place, "," if kind == "csv" else "\t", notes), notes)
     else:
         text = decoded(content, "path", str(place))
         if kind == "console":
@@ -95,16 +98,63 @@ def read_table(path: Any, console: Callable[[str, str], list[dict[str, Any]]] | 
     return RawTable(frame, str(place), kind, list(range(1, len(frame) + 1)), notes)
 
 
-def _separated(content: bytes, place: Path, separator: str) -> pl.DataFrame:
+def _separated(content: bytes, place: Path, separator: str, notes: list[str]) -> pl.DataFrame:
+    """Read text with separators; a header that comes again, as in files put together, is no row."""
     import polars as pl
 
-    text = decoded(content, "path", str(place)).encode()
-    if not text.strip():
+    whole = decoded(content, "path", str(place))
+    if not whole.strip():
         return pl.DataFrame()
+    header, _, _ = whole.partition("\n")
+    if separator == "," and "," not in header and ";" in header:
+        separator = ";"
+        notes.append("separated by semicolons")
+    before, _, last = whole.rpartition("\n")
+    if before and last.strip() and last.count(separator) < header.count(separator):
+        whole = before
+        notes.append("the last line is cut off and was left out")
+    text = whole.encode()
     try:
-        return pl.read_csv(text, infer_schema=False, separator=separator, truncate_ragged_lines=False)
+        frame = pl.read_csv(text, infer_schema=False, separator=separator)
     except table_errors() as error:
         raise _unreadable(place, error) from None
+    twice = [name for name in frame.columns if _AGAIN.search(name)]
+    if twice:
+        notes.append(f"columns of a name that stood before: {', '.join(twice[:4])}; the first counts")
+        frame = frame.drop(twice)
+    first = frame.columns[0]
+    headers = frame[first].eq_missing(pl.Series([first]))
+    if headers.any():
+        notes.append(f"the header stands in it {int(headers.sum()) + 1} times")
+        frame = frame.filter(~headers)
+    return frame
+
+
+def of_one_run(frame: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
+    """Turn a chart's export, with a column for each run and metric, into rows that name their run.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> wide = pl.DataFrame({"Step": [1], "a - time": [5.0], "a - time__MIN": [5.0], "b - time": [6.0]})
+    >>> of_one_run(wide, []).rows()
+    [(1, 'a', 5.0), (1, 'b', 6.0)]
+    """
+    import polars as pl
+
+    split = {name: name.rpartition(" - ") for name in frame.columns if " - " in name}
+    rest = [name for name in frame.columns if name not in split]
+    if not split or len(rest) > 3 or not {name.lower() for name in rest} <= _CHART_AXES:
+        return frame
+    runs = list(dict.fromkeys(run for run, _, _ in split.values()))
+    parts = []
+    for run in runs:
+        own = {name: metric for name, (of, _, metric) in split.items() if of == run}
+        own = {name: metric for name, metric in own.items() if not metric.endswith(("__MIN", "__MAX"))}
+        part = frame.select(*rest, pl.lit(run).alias("run"), *(pl.col(name).alias(own[name]) for name in own))
+        parts.append(part)
+    notes.append(f"a chart's export with {len(runs)} runs side by side, a column each")
+    return pl.concat(parts, how="diagonal")
 
 
 def _typed(content: bytes, place: Path) -> pl.DataFrame:
@@ -167,6 +217,14 @@ def flat(record: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     return found
 
 
+def _number(value: Any) -> float:
+    """Return a number of JSON as a float; an integer beyond all floats is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
 def _from_records(records: list[dict[str, Any]]) -> pl.DataFrame:
     """Return records as columns; those with texts in them as texts, the rest as numbers."""
     import polars as pl
@@ -179,6 +237,6 @@ def _from_records(records: list[dict[str, Any]]) -> pl.DataFrame:
             texts = [None if value is None else str(value) for value in values]
             columns.append(pl.Series(name, texts, pl.String))
         else:
-            numbers = [None if value is None else float(value) for value in values]
+            numbers = [None if value is None else _number(value) for value in values]
             columns.append(pl.Series(name, numbers, pl.Float64))
     return pl.DataFrame(columns)

@@ -55,6 +55,12 @@ from .sweeps.custom.simulate import simulate_custom as simulate_custom
 from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
+from .sweeps.logs.engine_log import EngineLog as EngineLog, read_engine_log as read_engine_log
+from .sweeps.logs.engine_samples_fit import (
+    EngineSamplesFit as EngineSamplesFit,
+    fit_engine_samples as fit_engine_samples,
+)
+from .sweeps.logs.step_log import StepLog as StepLog, read_step_log as read_step_log
 from .sweeps.pages.engine import write_engine_page as write_engine_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
 from .sweeps.presets.base import Knob as Knob, Preset as Preset

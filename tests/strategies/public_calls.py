@@ -247,6 +247,10 @@ def _fit() -> Any:
     return ls.fit_engine(_requests(), model="Llama-3.1-8B", accelerator="H100", kv_cache_tokens="none")
 
 
+def _samples() -> Any:
+    return ls.read_engine_log(_file("samples.csv", _SAMPLES))
+
+
 def _file(name: str, text: str) -> str:
     Path(name).write_text(text, encoding="utf-8")
     return name
@@ -256,6 +260,11 @@ _REQUESTS = "arrival_s,prompt_tokens,output_tokens,e2e_s\n" + "\n".join(
     f"{place / 10},5,4,{0.05 + place / 1000}" for place in range(24)
 )
 _STAGES = "running,prompt_tokens,output_tokens,seconds_per_token\n2,50,9,0.01\n8,50,9,0.011\n32,50,9,0.015\n"
+_STEPS = "step,timing_s/gen,timing_s/step\n1,5,9\n2,4,8\n"
+_SAMPLES = "t_s,#running-req,#token,gen throughput (token/s)\n" + "\n".join(
+    f"{place},{running},{100 * running + 40 * place},{running / (0.01 + running / 1e4 + place / 1e5):.3f}"
+    for place, running in enumerate(6 * [4] + 6 * [8] + 6 * [16])
+)
 _SPEC = "name = 'x'\nseeds = 1\n[base]\nduration_seconds = 20\n[axes]\nmax_lag = [0, 1]\n"
 RECORD = good_record()
 SHAPE = k.ModelShape(
@@ -918,6 +927,20 @@ def _sweep_calls() -> dict[str, Call]:
             "held_first": False,
             "priors": None,
         },
+        "fit_engine_samples": {"log": Lazy(_samples)},
+        "read_engine_log": {
+            "path": Lazy(lambda: _file("samples.csv", _SAMPLES)),
+            "engine": None,
+            "kv_cache_tokens": 4000,
+            "where": {},
+            "columns": {},
+        },
+        "read_step_log": {
+            "path_or_paths": Lazy(lambda: _file("steps.csv", _STEPS)),
+            "framework": None,
+            "columns": {},
+            "units": {},
+        },
         "read_requests": {
             "path": Lazy(lambda: _file("requests.csv", _REQUESTS)),
             "columns": {},
@@ -1049,6 +1072,15 @@ def _owned_calls() -> dict[str, Call]:
         "Engine.to_dict": Call(target=lambda: ENGINE),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
+        "EngineSamplesFit.as_dict": Call(target=lambda: ls.fit_engine_samples(_samples())),
+        "EngineSamplesFit.to_toml": Call(
+            {"name": "engine.toml"}, target=lambda: ls.fit_engine_samples(_samples())
+        ),
+        "EngineSamplesFit.value": Call(
+            {"name": "step_seconds"}, target=lambda: ls.fit_engine_samples(_samples())
+        ),
+        "StepLog.as_dict": Call(target=lambda: ls.read_step_log(_file("steps.csv", _STEPS))),
+        "StepLog.found": Call({}, ("rest",), target=lambda: ls.read_step_log(_file("steps.csv", _STEPS))),
         "Stages.without": Call({"place": 0}, target=lambda: ls.read_stages(_file("stages.csv", _STAGES))),
         "EngineResult.requests_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
