@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..checks import RealNumber, WholeNumber, checked, text_of
 from ..config.config import PipelineConfig
 from .backtest import backtest
 from .calibration import Calibration
-from .configuration import Values, config_of
+from .configuration import HORIZON_SECONDS, Values, config_of
 from .estimates import Estimates, estimate
-from .log_steps import fitted_steps, read_log, usable
+from .log_steps import engine_of, fitted_steps, read_log, read_responses, usable
 from .ranges import ends_of, matched, predictions, speed_fit
 from .setup import Setup, setup_of, with_batch
+from .spread import with_lengths
 
 HELD = 0.3
 STEPS = 200  # of a run of the configuration
@@ -23,6 +25,8 @@ def calibrate(
     log: Any,
     *,
     preset: str | None = None,
+    lengths: Any = None,
+    samples: Any = None,
     held: float = HELD,
     fit_steps: int | None = None,
     seed: int = 0,
@@ -40,6 +44,12 @@ def calibrate(
         :func:`read_steps`.
     preset : str, optional
         Whose rules the run follows; the other settings of the run are fields and knobs.
+    lengths : path or LengthRecords, optional
+        Single responses, with their prompts: they tell the spread of lengths, as :func:`read_lengths` reads
+        them.
+    samples : path or EngineLog, optional
+        What the inference engines said of themselves: the engine is fitted to it, as
+        :func:`fit_engine_samples` does, and the speed is not searched.
     held : float
         The last share of the steps, which are predicted and never fitted on.
     fit_steps : int, optional
@@ -81,13 +91,19 @@ def calibrate(
         preset = text_of("preset", preset, "Name one that lagsweep presets lists.")
     frame = usable(steps.frame)
     first = fitted_steps(frame, share, fit_steps)
+    records = read_responses(lengths)
+    if samples is not None:
+        fields["engine"] = engine_of(samples, fields.get("engine"))
     setup = setup_of(frame[:first], preset, fields, frameworks=steps.frameworks, holds=steps.holds)
     frame = with_batch(frame, setup)
     fitted, rest = frame[:first], frame[first:]
     found = estimate(fitted, setup, seed=seed)
+    if records is not None:
+        found = replace(found, lengths=with_lengths(found.lengths, records, seed=seed))
     values, best, found = matched(setup, found, seed=seed)
     ends = ends_of(setup, found, values, seed=seed)
-    speed = speed_fit(found, values, ends, best)
+    told = predictions(setup, found, values, ends, seed=seed)
+    speed = speed_fit(found, values, ends, best, told["decode_speed"])
     fits = [*found.fits, *([speed] if speed else [])]
     return Calibration(
         source=steps.source,
@@ -99,7 +115,7 @@ def calibrate(
         match=best,
         fits=tuple(fits),
         tests=tuple(backtest(setup, found, values, ends, rest, seed=seed)) if len(rest) else (),
-        predictions=predictions(setup, found, values, ends, seed=seed),
+        predictions=told,
         steps=frame,
         fitted=first,
         read=steps.findings,
@@ -113,7 +129,7 @@ def _as_it_is(setup: Setup, found: Estimates, values: Values) -> PipelineConfig:
     several = int(setup.config().updates_per_batch)
     step = found.step.value
     more = {
-        "duration_seconds": float(f"{10 * step * STEPS:.3g}"),
+        "duration_seconds": min(HORIZON_SECONDS, float(f"{10 * step * STEPS:.3g}")),
         "stop_after_updates": STEPS * several,
         "warmup_seconds": float(f"{step * STEPS / 10:.3g}"),
     }

@@ -15,7 +15,7 @@ from .generation import MOST_SHARED
 from .lengths import lognormal_of
 from .setup import FASTEST, Setup
 
-HORIZON_SECONDS = 4e6  # of every run that is stopped by its updates
+HORIZON_SECONDS = 5e5  # the longest run; a shared speed allows no longer one
 NOMINAL_TOKENS = 1000.0  # of a response, where the log has no lengths: times do not depend on it
 USUAL_SIGMA = Fit("", 0.6, 0.3, 1.1, "", 0, "", open=True)
 

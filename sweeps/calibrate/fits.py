@@ -7,8 +7,10 @@ the same intervals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -92,7 +94,7 @@ def block_draws(rows: int, *, seed: int = 0, draws: int = DRAWS) -> np.ndarray:
     >>> block_draws(6, draws=1).shape
     (1, 6)
     """
-    length = max(1, min(rows, round(2 * rows ** (1 / 3))))
+    length = _block_length(rows)
     blocks = -(-rows // length)
     starts = np.random.default_rng(seed).integers(0, rows, size=(draws, blocks, 1))
     places = (starts + np.arange(length)) % rows
@@ -100,8 +102,20 @@ def block_draws(rows: int, *, seed: int = 0, draws: int = DRAWS) -> np.ndarray:
     return found
 
 
-def ends(values: np.ndarray, share: float = SHARE) -> tuple[float, float]:
+def _block_length(rows: int) -> int:
+    return max(1, min(rows, round(2 * rows ** (1 / 3))))
+
+
+def ends(values: np.ndarray, share: float = SHARE, *, rows: int | None = None) -> tuple[float, float]:
     """Return the ends of the middle share of bootstrap values.
+
+    Parameters
+    ----------
+    values : ndarray of float64
+    share : float
+    rows : int, optional
+        How many steps the samples are of. A few blocks spread less than what they stand for: the ends are
+        moved out as Student's law is wider than the normal one, for as many blocks.
 
     Examples
     --------
@@ -109,8 +123,19 @@ def ends(values: np.ndarray, share: float = SHARE) -> tuple[float, float]:
     (5.0, 95.0)
     """
     tail = 50 * (1 - share)
-    low, high = np.percentile(values, (tail, 100 - tail))
-    return float(low), float(high)
+    low, middle, high = np.percentile(values, (tail, 50, 100 - tail))
+    if rows is None:
+        return float(low), float(high)
+    wider = _wider(max(3, rows // _block_length(rows)), share)
+    return float(middle - wider * (middle - low)), float(middle + wider * (high - middle))
+
+
+@cache
+def _wider(blocks: int, share: float) -> float:
+    from scipy.special import ndtri, stdtrit
+
+    tail = 0.5 + share / 2
+    return float(stdtrit(blocks - 1, tail) / ndtri(tail) * math.sqrt(blocks / (blocks - 1)))
 
 
 def mean_fit(name: str, values: np.ndarray, unit: str, how: str, *, seed: int = 0) -> Fit:
@@ -133,7 +158,7 @@ def mean_fit(name: str, values: np.ndarray, unit: str, how: str, *, seed: int = 
     known = values[np.isfinite(values)]
     if not len(known):
         return Fit(name, np.nan, np.nan, np.nan, unit, 0, how, open=True)
-    low, high = ends(known[block_draws(len(known), seed=seed)].mean(axis=1))
+    low, high = ends(known[block_draws(len(known), seed=seed)].mean(axis=1), rows=len(known))
     return Fit(name, float(known.mean()), low, high, unit, len(known), how)
 
 

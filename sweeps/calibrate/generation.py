@@ -102,7 +102,12 @@ def fit_generation(frame: polars.DataFrame, *, seed: int = 0) -> GenerationFit |
     rows, average = len(seconds), float(seconds.mean())
     draws = block_draws(rows, seed=seed)
     mean = Fit(
-        "generation", average, *ends(seconds[draws].mean(axis=1)), "s a step", rows, "mean over the steps"
+        "generation",
+        average,
+        *ends(seconds[draws].mean(axis=1), rows=rows),
+        "s a step",
+        rows,
+        "mean over the steps",
     )
     told = np.isfinite(all_tokens)
     if told.sum() < FEWEST or all_tokens[told].std() < _NO_SPREAD * all_tokens[told].mean():
@@ -118,7 +123,7 @@ def fit_generation(frame: polars.DataFrame, *, seed: int = 0) -> GenerationFit |
     chosen = np.where(kept[draws][..., None], design[draws], 0.0)
     samples = above_zero(chosen, np.where(kept[draws], seconds[draws], 0.0))
     work = Fit(
-        "generation: shared work for each token", float(found[1]), *_around(found[1], samples[:, 1]), "s",
+        "generation: shared work for each token", float(found[1]), *_around(found[1], samples[:, 1], rows), "s",
         int(kept.sum()), "least squares over the steps, all parts at least 0",
     )  # fmt: skip
     per_longest = float(found[2]) if has_longest else math.nan
@@ -126,7 +131,7 @@ def fit_generation(frame: polars.DataFrame, *, seed: int = 0) -> GenerationFit |
     lone = np.maximum(seconds[draws].mean(axis=1) - samples[:, 1] * others, 0.0)
     value = max(0.0, average - float(found[1]) * float((all_tokens - alone).mean()))
     first = Fit(
-        "generation: the longest rollout alone", value, *_around(value, lone), "s a step", rows,
+        "generation: the longest rollout alone", value, *_around(value, lone, rows), "s a step", rows,
         "what the shared work leaves of the mean",
     )  # fmt: skip
     return GenerationFit(first, work, _mean(longest), float(all_tokens.mean()), per_longest, mean)
@@ -137,9 +142,9 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else np.nan
 
 
-def _around(value: float, samples: np.ndarray) -> tuple[float, float]:
-    low, high = ends(samples)
-    return min(low, float(value)), max(high, float(value))
+def _around(value: float, samples: np.ndarray, rows: int) -> tuple[float, float]:
+    low, high = ends(samples, rows=rows)
+    return max(0.0, min(low, float(value))), max(high, float(value))
 
 
 def _open(mean: Fit, longest: float, all_tokens: float) -> GenerationFit:

@@ -16,7 +16,7 @@ import numpy as np
 import polars
 
 from ..laws.lengths import LengthLaw
-from .fits import Fit, block_draws, ends, mean_fit
+from .fits import DRAWS, Fit, block_draws, ends, mean_fit
 from .phases import column
 
 SIGMAS = np.linspace(0.05, 1.6, 32)
@@ -175,21 +175,24 @@ def _spread(
     if is_limit and cut.sum() >= FEWEST and 0.003 < np.nanmean(clipped) < 0.9:
         return _solved(name, unit, means[cut], clipped[cut], cap, "cut", seed)
     if math.isfinite(count) and count > 1:
-        # Batches of what ended together hold short ones or long ones: blocks of steps hold both.
-        own, most, together = _blocks(means, longest)
+        own, most, together = _blocks(means, longest, _TOGETHER)
         below = (most < cap).mean() if is_limit and len(most) else 1.0
         if len(most) >= FEWEST and below > 0.2:
-            return _solved(name, unit, own, most / own, cap, count * together, seed)
+            blocks = _solved(name, unit, own, most / own, cap, count * together, seed)
+            # Single steps tell more, unless batches of what ended together hold short ones or long ones.
+            own, most, _ = _blocks(means, longest, 1)
+            steps = _solved(name, unit, own, most / own, cap, count, seed)
+            return steps if blocks.low <= steps.value <= blocks.high else blocks
     low, value, high = USUAL
     how = "the log does not tell it; the range of published runs"
     return Fit(name, value, low, high, unit, 0, how, open=True)
 
 
-def _blocks(means: np.ndarray, longest: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return means and longest of blocks of steps, and how many steps a block has."""
+def _blocks(means: np.ndarray, longest: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return means and longest of blocks of at most so many steps, and how many steps a block has."""
     known = np.isfinite(means) & np.isfinite(longest)
     means, longest = means[known], longest[known]
-    together = int(np.clip(len(means) // (2 * FEWEST), 1, _TOGETHER))
+    together = int(np.clip(len(means) // (2 * FEWEST), 1, most))
     count = len(means) // together * together
     shape = (-1, together)
     return means[:count].reshape(shape).mean(axis=1), longest[:count].reshape(shape).max(axis=1), together
@@ -208,7 +211,7 @@ def _solved(
         else:
             expected.append(_longest(median, float(sigma), cap, count) / mean)
     rising = np.maximum.accumulate(np.array(expected) + 1e-12 * np.arange(len(expected)))
-    draws = block_draws(len(seen), seed=seed)
+    draws = np.random.default_rng(seed).integers(0, len(seen), size=(DRAWS, len(seen)))
     found = np.interp(seen[draws].mean(axis=1), rising, SIGMAS)
     value = float(np.interp(seen.mean(), rising, SIGMAS))
     how = (

@@ -12,8 +12,13 @@ import numpy as np
 import polars
 
 from ...kernels.errors import ConfigError
-from ..checks import WholeNumber, checked
+from ..checks import WholeNumber, checked, path_of
+from ..config.engine import Engine
+from ..logs.engine_log import EngineLog, read_engine_log
+from ..logs.engine_samples_fit import fit_engine_samples
+from ..logs.lengths import LengthRecords, read_lengths
 from ..logs.log_findings import LogFinding
+from ..logs.sampled_engine import sampled_engine
 from ..logs.step_log import StepLog, read_steps
 from .estimates import step_seconds
 from .phases import TRAINER_PHASES, WORDS, column
@@ -81,6 +86,27 @@ def read_log(
         log.frameworks,
         log.step_holds,
     )
+
+
+def read_responses(lengths: Any) -> LengthRecords | None:
+    """Return single responses, from a file or already read; None where none were given."""
+    if lengths is None or isinstance(lengths, LengthRecords):
+        return lengths
+    return read_lengths(path_of("lengths", lengths))
+
+
+def engine_of(samples: Any, given: Any) -> Engine:
+    """Return the engine that samples tell.
+
+    Raises
+    ------
+    ConfigError
+        If an engine was given too, or the samples do not tell one.
+    """
+    if given is not None:
+        raise ConfigError("samples", "must be left out with an engine", samples, "Give one of both.")
+    log = samples if isinstance(samples, EngineLog) else read_engine_log(path_of("samples", samples))
+    return sampled_engine(fit_engine_samples(log))
 
 
 def _one_run(frame: polars.DataFrame, source: str) -> tuple[polars.DataFrame, str, tuple[LogFinding, ...]]:

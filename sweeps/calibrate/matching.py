@@ -36,6 +36,8 @@ class Moments:
     Attributes
     ----------
     step_seconds, wait_seconds, lag, drops, tokens_per_second : float
+    decode_speed : float
+        Tokens a second of a rollout in flight.
     mean_tokens : float
         Of a trained response.
     ess : float
@@ -48,6 +50,7 @@ class Moments:
     lag: float
     drops: float
     tokens_per_second: float
+    decode_speed: float
     mean_tokens: float
     ess: float
     stalled: bool
@@ -117,7 +120,7 @@ def moments(config: PipelineConfig, steps: int, expected_seconds: float, *, seed
     )
     count = 0 if run is None else run.updates // several
     if run is None or count < min(steps, FEWEST_STEPS) or run.stalled:
-        return Moments(math.inf, math.inf, math.nan, math.nan, 0.0, math.nan, math.nan, True)
+        return Moments(math.inf, math.inf, math.nan, math.nan, 0.0, math.nan, math.nan, math.nan, True)
     rows = run.batches_frame()[: count * several]
     first = min(count - 1, int(_SKIPPED * count)) * several
     own = rows[first:]
@@ -137,10 +140,29 @@ def moments(config: PipelineConfig, steps: int, expected_seconds: float, *, seed
         lag=float((own["mean_lag"] * own["rollouts"]).sum()) / max(rollouts, 1.0),
         drops=(run.discarded_rollouts + dropped * config.group_size) / count,
         tokens_per_second=float(own["tokens"].sum()) / whole,
+        decode_speed=decode_speed(run),
         mean_tokens=float(own["tokens"].sum()) / max(rollouts, 1.0),
         ess=float(own["expected_normalized_ess"].to_numpy().mean()),
         stalled=False,
     )
+
+
+def decode_speed(run: PipelineResult) -> float:
+    """Return the tokens a second of a rollout in flight: those completed over the time of busy slots.
+
+    Examples
+    --------
+    >>> from lagsweep.sweeps.laws.lengths import LengthLaw
+    >>> from lagsweep.sweeps.runs.simulate import simulate_pipeline
+    >>> config = PipelineConfig(response_length=LengthLaw.fixed(100), rollout_overhead_seconds=0,
+    ...                         decode_tokens_per_second=50, duration_seconds=200)
+    >>> round(decode_speed(simulate_pipeline(config)))
+    50
+    """
+    rate = run.trained_tokens_per_second
+    seconds = run.trained_tokens / rate if rate > 0 else math.nan
+    busy = run.rollout_utilization * run.config.rollout_workers * seconds
+    return run.generated_tokens / busy if busy > 0 else math.nan
 
 
 def _run(config: PipelineConfig) -> PipelineResult | None:

@@ -68,7 +68,7 @@ class PhaseFit:
     def interval(self, tokens: float) -> tuple[float, float]:
         """Return the ends of the mean seconds of steps with so many tokens."""
         rate = np.where(self.samples[:, 1] > 0, self.samples[:, 1] * np.nan_to_num(tokens), 0.0)
-        return ends(self.samples[:, 0] + rate)
+        return ends(self.samples[:, 0] + rate, rows=self.mean.rows)
 
     @property
     def fits(self) -> list[Fit]:
@@ -142,7 +142,7 @@ def fit_phase(
     draws = block_draws(rows, seed=seed)
     means = seconds[draws].mean(axis=1)
     average = float(seconds.mean())
-    mean = Fit(words, average, *ends(means), "s a step", rows, "mean over the steps")
+    mean = Fit(words, average, *ends(means, rows=rows), "s a step", rows, "mean over the steps")
     alone = replace(mean, name=f"{words}: fixed", how="mean: no part for each token shows")
     told = np.isfinite(tokens)
     if told.sum() < FEWEST or tokens[told].std() <= _SPREAD_OF_TOKENS * tokens[told].mean():
@@ -151,7 +151,7 @@ def fit_phase(
     design = np.column_stack([np.ones(rows), tokens])
     kept = inliers(design, seconds) & told
     free = _slopes(tokens, seconds, kept, draws)
-    low, high = ends(free)
+    low, high = ends(free, rows=rows)
     if not low > 0:
         return PhaseFit(name, words, alone, None, mean, np.column_stack([means, 0 * means]))
     slope = float(above_zero(design[None, kept], seconds[None, kept])[0, 1])
@@ -164,7 +164,7 @@ def fit_phase(
     rates = np.clip(free, 0.0, means / drawn)
     fixed = means - rates * drawn
     value = max(0.0, average - slope * float(tokens.mean()))
-    low, high = ends(fixed)
+    low, high = ends(fixed, rows=rows)
     first = Fit(
         f"{words}: fixed", value, min(low, value), max(high, value), "s a step", rows,
         "what the part for each token leaves of the mean",

@@ -23,7 +23,8 @@ from .simulated_log import step_log_of
 
 WIDEST = 0.1  # of a prediction, from end to end: what is wider is a range
 _ROUNDS = 2  # of mending lengths that the rules of a run bias
-_BIASED = 0.015
+_BIASED = 0.015  # of the mean of what is trained
+_DROPPED = 0.01  # of the rollouts of a batch
 
 # What is predicted: the name in the moments of a run, words, unit, and whether it is a share of a step.
 PREDICTED = {
@@ -32,6 +33,7 @@ PREDICTED = {
     "lag": ("lag", "versions"),
     "drops": ("dropped rollouts", "a step"),
     "tokens_per_second": ("trained tokens", "tokens/s"),
+    "decode_speed": ("one rollout in flight", "tokens/s"),
 }
 
 
@@ -114,7 +116,10 @@ def _is_biased(setup: Setup, found: Estimates, values: Values, seed: int) -> boo
     config = config_of(setup, found, values)
     told = moments(config, steps_to_run(setup, found.steps), found.step.value, seed=seed)
     assert found.lengths is not None
-    return not told.stalled and abs(told.mean_tokens / found.lengths.mean.value - 1) > _BIASED
+    if told.stalled:
+        return False
+    dropped = max(told.drops, np.nan_to_num(found.drops.value)) / setup.rollouts
+    return dropped > _DROPPED or abs(told.mean_tokens / found.lengths.mean.value - 1) > _BIASED
 
 
 def _mended(setup: Setup, found: Estimates, values: Values, seed: int) -> Estimates:
@@ -229,30 +234,32 @@ def predictions(
     }
 
 
-def speed_fit(found: Estimates, values: Values, ends: Sequence[End], best: Match) -> Fit | None:
-    """Return what was found by simulation, with its interval, all that bears on it counted."""
+def speed_fit(found: Estimates, values: Values, ends: Sequence[End], best: Match, speed: Span) -> Fit | None:
+    """Return what was found by simulation, with its interval, all that bears on it counted.
+
+    Parameters
+    ----------
+    found : Estimates
+    values : Values
+    ends : sequence of End
+    best : Match
+    speed : Span
+        The predicted speed of a rollout in flight.
+    """
     if best.by == "engine":
         return None
     if best.by == "delay":
         span = span_of(values.delay, [(end, end.values.delay) for end in ends])
         how = "what a simulated run must wait beside its generation to wait as long"
-        name = "between generations"
-        return Fit(name, span.value, max(0.0, span.low), span.high, "s", found.steps, how)
-    span = span_of(speed_together(values), [(end, speed_together(end.values)) for end in ends])
+        return Fit("between generations", span.value, max(0.0, span.low), span.high, "s", found.steps, how)
     how = {
         "waits": "the speed at which a simulated run waits as long",
         "drops": "the speed at which a simulated run drops as much",
         "lag": "the speed at which a simulated run has the same lag",
         "nothing": "the trainer hardly waits: at least this fast",
     }[best.by]
-    high = span.high if best.known else math.inf
-    low = max(0.0, span.low)
+    high = speed.high if best.known else math.inf
     return Fit(
-        "decoding: one of the rollouts in flight", span.value, low, high, "tokens/s", found.steps, how,
+        "decoding: a rollout in flight", speed.value, max(0.0, speed.low), high, "tokens/s", found.steps, how,
         open=not best.known,
     )  # fmt: skip
-
-
-def speed_together(values: Values) -> float:
-    """Return the speed of a rollout beside all others: what is shared takes its part."""
-    return values.speed * (1 - values.shared)

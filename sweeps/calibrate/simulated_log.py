@@ -26,7 +26,7 @@ def step_log_of(result: PipelineResult) -> polars.DataFrame:
     -------
     polars.DataFrame
         ``step``, ``step_seconds`` (from the end of the step before), ``wait_seconds``, ``training_seconds``,
-        ``publication_seconds`` (that the trainer waited for), ``evaluation_seconds``, ``generation_seconds``
+        ``publication_seconds`` (beside the step, where it does not block the trainer), ``evaluation_seconds``, ``generation_seconds``
         (in place of the wait, where nothing is generated during training), ``rollouts``,
         ``trained_tokens``, ``response_tokens_mean``, ``response_tokens_max``, ``prompt_tokens_mean``,
         ``lag_mean``, ``lag_max``, ``dropped_rollouts``.
@@ -57,13 +57,14 @@ def step_log_of(result: PipelineResult) -> polars.DataFrame:
     spans = _spans(result, before, finish)
     # A trainer's log holds the transfer; that rollouts first come to an end is a wait.
     most = np.diff(np.floor(np.arange(count + 1) * several / config.sync_every_updates)) * config.sync_seconds
-    spans["publication"] = np.minimum(spans["publication"], most)
+    # One beside the training is logged too, beside the step.
+    blocks = config.publication_blocks_trainer
+    spans["publication"] = np.minimum(spans["publication"], most) if blocks else most
+    inside = spans["publication"] if blocks else 0.0
     columns = {
         "step": np.arange(1, count + 1),
         "step_seconds": finish - before,
-        "wait_seconds": np.maximum(
-            finish - before - training - spans["publication"] - spans["evaluation"], 0
-        ),
+        "wait_seconds": np.maximum(finish - before - training - inside - spans["evaluation"], 0),
         "training_seconds": training,
         "publication_seconds": spans["publication"],
         "evaluation_seconds": spans["evaluation"],

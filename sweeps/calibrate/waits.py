@@ -65,7 +65,7 @@ def fit_fetch(frame: polars.DataFrame, *, seed: int = 0) -> Fit | None:
     name, unit = "fetch", "s a step"
     if same.mean() >= _READY:
         own = waits[same]
-        low, high = ends(own[block_draws(len(own), seed=seed)].mean(axis=1))
+        low, high = ends(own[block_draws(len(own), seed=seed)].mean(axis=1), rows=len(own))
         how = "wait of the steps whose batch was ready"
         return Fit(
             name, float(own.mean()), max(0.0, low - grain / 2), high + grain / 2, unit, int(same.sum()), how
@@ -147,7 +147,7 @@ def fit_interference(frame: polars.DataFrame, *, seed: int = 0) -> Fit | None:
     ratio = slow[block_draws(len(slow), seed=seed)].mean(axis=1) / fast[
         block_draws(len(fast), seed=seed)
     ].mean(axis=1)
-    low, high = ends(ratio - 1)
+    low, high = ends(ratio - 1, rows=min(len(slow), len(fast)))
     how = "training of steps with generation over that of steps without"
     value = max(0.0, float(slow.mean() / fast.mean() - 1))
     return Fit(

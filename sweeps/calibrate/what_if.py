@@ -21,7 +21,7 @@ from ..config.config import PipelineConfig
 from ..sweep.run import run_sweep
 from .axes_around import Axis, axes_around
 from .calibration import Calibration
-from .configuration import config_of
+from .configuration import HORIZON_SECONDS, config_of
 from .ranges import End, Span, span_of
 from .sentences import sentence, what_if_text
 
@@ -162,7 +162,7 @@ def _sweep(
     setup, step = calibration.setup, calibration.estimates.step.value
     several = int(calibration.config.updates_per_batch)
     more = {
-        "duration_seconds": 20 * step * STEPS,
+        "duration_seconds": min(HORIZON_SECONDS, 20 * step * STEPS),
         "stop_after_updates": STEPS * several,
         "warmup_seconds": step * STEPS * 0.15,
     }

@@ -28,6 +28,14 @@ def calibrate_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "--unit", "units", multiple=True, metavar="NAME=UNIT",
                 help="A column's unit: s, ms, min, ...; repeatable.",
             ),
+            click.option(
+                "--lengths", type=click.Path(path_type=Path), metavar="FILE",
+                help="Single responses with their prompts: the spread of lengths.",
+            ),
+            click.option(
+                "--samples", type=click.Path(path_type=Path), metavar="FILE",
+                help="Samples of the engines (vLLM, SGLang): the engine is fitted to them.",
+            ),
             click.option("--preset", metavar="NAME", help="Whose rules the run follows."),
             click.option("--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="One of its knobs."),
             click.option(
@@ -59,6 +67,8 @@ def calibrated(logs: tuple[Path, ...], options: dict[str, Any]) -> Any:
     return calibrate(
         list(logs),
         preset=fields.pop("preset", None),
+        lengths=options["lengths"],
+        samples=options["samples"],
         held=options["held"],
         fit_steps=options["fit_steps"],
         seed=fields.pop("seed", 0),
