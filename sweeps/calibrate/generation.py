@@ -123,8 +123,9 @@ def fit_generation(frame: polars.DataFrame, *, seed: int = 0) -> GenerationFit |
     chosen = np.where(kept[draws][..., None], design[draws], 0.0)
     samples = above_zero(chosen, np.where(kept[draws], seconds[draws], 0.0))
     work = Fit(
-        "generation: shared work for each token", float(found[1]), *_around(found[1], samples[:, 1], rows), "s",
-        int(kept.sum()), "least squares over the steps, all parts at least 0",
+        "generation: shared work for each token", float(found[1]),
+        *_around(found[1], samples[:, 1], rows), "s", int(kept.sum()),
+        "least squares over the steps, all parts at least 0",
     )  # fmt: skip
     per_longest = float(found[2]) if has_longest else math.nan
     others = (all_tokens - alone)[draws].mean(axis=1)

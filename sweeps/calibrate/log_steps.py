@@ -69,9 +69,8 @@ def read_log(
         As :func:`read_steps`, and for what is none of these.
     """
     if isinstance(log, polars.DataFrame):
-        return LogSteps(
-            *_one_run(log, "a frame"), columns={name: name for name in log.columns if name in WORDS}
-        )
+        own = {name: name for name in log.columns if name in WORDS}
+        return LogSteps(*_one_run(log, "a frame"), columns=own, holds=_holds(log))
     if not isinstance(log, StepLog):
         if not isinstance(log, str | os.PathLike | list | tuple):
             way_out = "Give a path, several paths, or what read_steps returns."
@@ -86,6 +85,17 @@ def read_log(
         log.frameworks,
         log.step_holds,
     )
+
+
+def _holds(frame: polars.DataFrame) -> dict[str, bool | None]:
+    """Tell whether a step holds its publication: not if its parts would then be longer than the step."""
+    step = column(frame, "step_seconds")
+    names = [*TRAINER_PHASES, "wait_seconds", "publication_seconds"]
+    parts = np.nansum([column(frame, name) for name in names], axis=0)
+    known = np.isfinite(step) & np.isfinite(column(frame, "publication_seconds"))
+    if not known.any():
+        return {}
+    return {"publication_seconds": bool(parts[known].mean() <= 1.005 * step[known].mean())}
 
 
 def read_responses(lengths: Any) -> LengthRecords | None:

@@ -169,6 +169,9 @@ def setup_of(
         given["prompt_tokens"] = round(float(np.nanmean(prompt)))
     if "rollout_workers" not in given:
         given["rollout_workers"] = _slots(preset, given, assumed)
+    if "sync_seconds" not in given and not (np.nan_to_num(column(frame, "publication_seconds")) > 0).any():
+        rule = "is not in the log: publications that take no time assumed"
+        assumed.append(Finding("sync_seconds", rule, way_out="Give --sync-seconds SECONDS."))
     return Setup(preset, given, in_turn, frozenset(fields), tuple(assumed), dict(holds or {}))
 
 

@@ -26,10 +26,10 @@ def step_log_of(result: PipelineResult) -> polars.DataFrame:
     -------
     polars.DataFrame
         ``step``, ``step_seconds`` (from the end of the step before), ``wait_seconds``, ``training_seconds``,
-        ``publication_seconds`` (beside the step, where it does not block the trainer), ``evaluation_seconds``, ``generation_seconds``
-        (in place of the wait, where nothing is generated during training), ``rollouts``,
-        ``trained_tokens``, ``response_tokens_mean``, ``response_tokens_max``, ``prompt_tokens_mean``,
-        ``lag_mean``, ``lag_max``, ``dropped_rollouts``.
+        ``publication_seconds`` (beside the step, where it does not block the trainer),
+        ``evaluation_seconds``, ``generation_seconds`` (in place of the wait, where nothing is generated
+        during training), ``rollouts``, ``trained_tokens``, ``response_tokens_mean``,
+        ``response_tokens_max``, ``prompt_tokens_mean``, ``lag_mean``, ``lag_max``, ``dropped_rollouts``.
 
     Examples
     --------
