@@ -68,6 +68,10 @@ def read_log(
     ConfigError
         As :func:`read_steps`, and for what is none of these.
     """
+    if isinstance(log, polars.DataFrame | StepLog):
+        for name, given in (("framework", framework), ("columns", columns), ("units", units)):
+            if given:
+                raise ConfigError(name, "must be left out for steps that were read", given, "Leave it out.")
     if isinstance(log, polars.DataFrame):
         own = {name: name for name in log.columns if name in WORDS}
         return LogSteps(*_one_run(log, "a frame"), columns=own, holds=_holds(log))
