@@ -41,7 +41,7 @@ def calibrate(
     ----------
     log : path, list of paths, StepLog or polars.DataFrame
         What the run's trainer wrote, or its steps already read, with the canonical columns of
-        :func:`read_steps`.
+        :func:`read_step_log`.
     preset : str, optional
         Whose rules the run follows; the other settings of the run are fields and knobs.
     lengths : path or LengthRecords, optional
@@ -57,7 +57,7 @@ def calibrate(
     seed : int
         Of the bootstrap and of the simulated runs.
     framework, columns, units
-        As for :func:`read_steps`, where `log` is a file.
+        As for :func:`read_step_log`, where `log` is a file.
     **fields
         Fields of the configuration and knobs of the preset that are known, such as ``group_size=8``,
         ``rollout_workers=512``, ``engine=Engine(...)``; what is left out is read from the log or assumed,

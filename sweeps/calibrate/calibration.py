@@ -108,7 +108,7 @@ class Calibration:
     def __str__(self) -> str:
         return repr(self)
 
-    def toml(self, name: str = "run.toml") -> str:
+    def to_toml(self, name: str = "run.toml") -> str:
         """Return the configuration as a file that ``lagsweep run`` takes, with where it is from.
 
         Parameters
@@ -119,6 +119,12 @@ class Calibration:
         from .calibration_toml import calibration_toml
 
         return calibration_toml(self, name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data, as ``lagsweep calibrate --json`` prints it."""
+        from .facts import calibration_facts
+
+        return calibration_facts(self)
 
     def sweep(self, axes: Mapping[str, Any], *, seeds: Any = 3, **options: Any) -> xarray.Dataset:
         """Sweep around the run as it is.

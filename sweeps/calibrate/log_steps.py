@@ -61,12 +61,12 @@ def read_log(
     ----------
     log : path, list of paths, StepLog or polars.DataFrame
     framework, columns, units
-        As for :func:`read_steps`.
+        As for :func:`read_step_log`.
 
     Raises
     ------
     ConfigError
-        As :func:`read_steps`, and for what is none of these.
+        As :func:`read_step_log`, and for what is none of these.
     """
     if isinstance(log, polars.DataFrame | StepLog):
         for name, given in (("framework", framework), ("columns", columns), ("units", units)):
@@ -77,7 +77,7 @@ def read_log(
         return LogSteps(*_one_run(log, "a frame"), columns=own, holds=_holds(log))
     if not isinstance(log, StepLog):
         if not isinstance(log, str | os.PathLike | list | tuple):
-            way_out = "Give a path, several paths, or what read_steps returns."
+            way_out = "Give a path, several paths, or what read_step_log returns."
             raise ConfigError("log", "must be a step log", log, way_out)
         log = read_steps(log, framework=framework, columns=columns, units=units)
     frame, source, more = _one_run(log.frame, ", ".join(Path(one).name for one in log.sources))

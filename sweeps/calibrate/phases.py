@@ -196,7 +196,7 @@ def fit_phases(
     frame : polars.DataFrame
         A row a step, with the canonical columns of a step log.
     holds : mapping
-        Whether ``step_seconds`` holds evaluation, checkpoint, publication, as :func:`read_steps` tells.
+        Whether ``step_seconds`` holds evaluation, checkpoint, publication, as :func:`read_step_log` tells.
     seed : int
 
     Returns

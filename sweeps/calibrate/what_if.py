@@ -111,6 +111,12 @@ class WhatIf:
         ]
         return polars.DataFrame(rows)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data, as ``lagsweep whatif --json`` prints it."""
+        from .facts import what_if_facts
+
+        return what_if_facts(self)
+
     def __repr__(self) -> str:
         return what_if_text(self)
 

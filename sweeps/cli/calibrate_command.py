@@ -32,7 +32,6 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
     speed of generation is the one at which a simulated run waits as long, and the last steps are predicted.
     What the log does not tell is given by flags, or assumed and named.
     """
-    from ..calibrate.facts import calibration_facts
     from ..calibrate.text import calibration_text
     from ..files import write_atomically
     from ..frame_files import checked_folder
@@ -40,15 +39,15 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
     target = checked_folder(options["output"], "--output")
     page = _checked_page(options["page"])
     found = calibrated(logs, options)
-    write_atomically(target, found.toml(target.name).encode("utf-8"))
+    write_atomically(target, found.to_toml(target.name).encode("utf-8"))
     written = [str(target)]
     if page is not None:
         from ..pages.calibration import write_calibration_page
 
-        write_calibration_page(page, found, toml=found.toml(target.name), line=this_command())
+        write_calibration_page(page, found, toml=found.to_toml(target.name), line=this_command())
         written.append(str(page))
     if options["as_json"]:
-        click.echo(json_text({**calibration_facts(found), "written": written}))
+        click.echo(json_text({**found.as_dict(), "written": written}))
     else:
         click.echo(f"{calibration_text(found)}\n\nwritten: {', '.join(written)}")
     return 0

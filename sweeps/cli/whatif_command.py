@@ -31,10 +31,9 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
     LOG is read as by ``lagsweep calibrate``. ``max_lag`` is the lag that the system's own knob allows. Every
     cell is run at the ends of what the log leaves open too; what a setting saves is the range of these.
     """
-    from ..calibrate.facts import what_if_facts
     from ..calibrate.what_if import what_if
 
     axes = axes_from_flags(options["axis"])
     found = what_if(calibrated(logs, options), axes, seeds=options["seeds"], threads=options["threads"])
-    click.echo(json_text(what_if_facts(found)) if options["as_json"] else str(found))
+    click.echo(json_text(found.as_dict()) if options["as_json"] else str(found))
     return 0

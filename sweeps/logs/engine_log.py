@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ COLUMNS = {
 _NEEDED = ("running", "generated_tokens_per_second")
 _ROLES = (*COLUMNS, "cache_percent", "cache_pool_tokens", "preallocated")
 _BREAK = 5.0
+_TOLD_SHARE = 0.3  # shares are printed with two digits: below this a token more or less is much
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class EngineLog:
     engine : str
         ``vllm``, ``sglang`` or ``plain``.
     pool_tokens : int, optional
-        What the cache holds, as the engine printed it or as it was given.
+        What the cache holds, as it was given, as the engine printed it, or by tokens and their share.
     columns : mapping of str to str
         Which of the file's columns became which.
     findings : tuple of LogFinding
@@ -83,7 +85,7 @@ def _engines() -> dict[str, dict[str, Any]]:
 
 
 def read_engine_log(
-    path: Any,
+    path: str | os.PathLike[str],
     *,
     engine: str | None = None,
     kv_cache_tokens: int | None = None,
@@ -129,6 +131,7 @@ def read_engine_log(
     values = {role: table.numbers(column) for role, column in chosen.items()}
     pool = _pool(values, kv_cache_tokens, findings)
     _cache(values, pool, findings)
+    pool = pool or _pool_by_shares(values, findings)
     count = len(raw.frame)
     seconds = values.get("seconds", np.full(count, np.nan))
     values.setdefault("rank", np.zeros(count))
@@ -241,6 +244,20 @@ def _cache(values: dict[str, np.ndarray], pool: int | None, findings: list[LogFi
         values["cache_tokens"] = values["cache_fraction"] * pool
         words = f"the share of {pool:,} tokens"
         findings.append(LogFinding("derived", "cache_tokens", len(share), "added", words))
+
+
+def _pool_by_shares(values: Mapping[str, np.ndarray], findings: list[LogFinding]) -> int | None:
+    """Work out what the cache holds from tokens and their share of it, where shares are large enough."""
+    if not {"cache_tokens", "cache_fraction"} <= set(values):
+        return None
+    tokens, share = values["cache_tokens"], values["cache_fraction"]
+    known = np.isfinite(tokens) & (share >= _TOLD_SHARE)
+    if known.sum() < 5:
+        return None
+    pool = int(np.median(tokens[known] / share[known]))
+    words = f"about {pool:,} tokens, by what is in it and its share"
+    findings.append(LogFinding("derived", "kv_cache_tokens", int(known.sum()), "added", words))
+    return pool
 
 
 def _series(seconds: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

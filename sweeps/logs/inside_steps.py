@@ -155,6 +155,20 @@ def rests(values: Mapping[str, np.ndarray], inside: Mapping[str, bool | None]) -
     return []
 
 
+def summed_steps(values: Mapping[str, np.ndarray], derived: bool) -> list[LogFinding]:
+    """Say that a step's seconds are no clock's but the sum of its phases, as some trainers log them."""
+    step = values.get("step_seconds")
+    names = [name for name in PHASES if name in values]
+    if step is None or derived or len(names) < 3:
+        return []
+    told = np.sum([values[name] for name in names], axis=0)
+    known = np.isfinite(told) & np.isfinite(step) & (step > 0)
+    if known.sum() < 3 or np.mean(np.abs(told[known] / step[known] - 1) < 1e-6) < 0.9:
+        return []
+    words = "is the sum of its phases, no clock's time: what lies between them is not in it"
+    return [LogFinding("meaning", "step_seconds", int(known.sum()), "kept", words)]
+
+
 def whole_seconds(values: Mapping[str, np.ndarray]) -> list[LogFinding]:
     """Name times that only come in whole seconds, as those do that are looked at once a second."""
     found = []

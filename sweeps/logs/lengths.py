@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ class LengthRecords:
         return len(self.frame)
 
 
-def read_lengths(path: Any, *, columns: Mapping[str, str] | None = None) -> LengthRecords:
+def read_lengths(path: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None) -> LengthRecords:
     """Read the lengths of responses.
 
     Parameters

@@ -51,15 +51,26 @@ def shortly(numbers: Iterable[int], most: int = 6) -> str:
     >>> shortly(range(0, 40, 2), most=3)
     '0, 2, 4 and 17 more'
     """
-    ranges: list[list[int]] = []
+    ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
+            ranges[-1] = ranges[-1][0], number
         else:
-            ranges.append([number, number])
-    words = [f"{a}" if a == b else f"{a}-{b}" for a, b in ranges[:most]]
-    rest = sum(b - a + 1 for a, b in ranges[most:])
-    return ", ".join(words) + (f" and {rest} more" if rest else "")
+            ranges.append((number, number))
+    return ranges_shortly(ranges, most)
+
+
+def ranges_shortly(ranges: Sequence[tuple[int, int]], most: int = 6) -> str:
+    """Write ranges of whole numbers, cut where there are many.
+
+    Examples
+    --------
+    >>> ranges_shortly([(3, 4), (8, 8)])
+    '3-4, 8'
+    """
+    words = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges[:most]]
+    rest = sum(last - first + 1 for first, last in ranges[most:])
+    return ", ".join(words) + (f" and {rest:,} more" if rest else "")
 
 
 def many(count: int, one: str, several: str = "") -> str:

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .log_findings import LogFinding, many, shortly
+from ...kernels.errors import NO_VALUE, ConfigError
+from .log_findings import LogFinding, many, ranges_shortly, shortly
 
 _RECENT = 10
 _SOON = 50
+_MOST_STRANDS = 200
 
 
 @dataclass
@@ -58,6 +60,11 @@ def runs_and_segments(
     values : ndarray of float64
         Seconds of each step: what tells two runs apart where both could go on.
 
+    Raises
+    ------
+    ConfigError
+        If steps go back in more than 200 rows: then they are none.
+
     Examples
     --------
     >>> runs, segments, found = runs_and_segments(
@@ -99,6 +106,9 @@ def _strands(steps: np.ndarray, labels: Sequence[str], values: np.ndarray) -> li
         if not fitting:
             fitting = [_Strand(label)]
             strands += fitting
+            if len(strands) > _MOST_STRANDS:
+                rule = f"must rise within a run; it goes back in more than {_MOST_STRANDS} rows"
+                raise ConfigError("column of step", rule, NO_VALUE, "Name another: --column step=NAME.")
         latest = max(fitting, key=lambda one: one.rows[-1] if one.rows else -1)
         if len(fitting) > 1 and names[row] in names[row + 1 : row + 1 + _SOON]:
             # The other will go on too: two runs, told apart by how long their steps were.
@@ -194,21 +204,19 @@ def gaps(runs: np.ndarray, segments: np.ndarray, steps: np.ndarray) -> list[LogF
     >>> print(gaps(zeros, zeros, np.array([1, 2, 5]))[0])
     gap, step: 2 steps are not in the log: 3-4 (kept)
     """
-    missing: list[int] = []
-    rows = 0
+    missing: list[tuple[int, int]] = []
     strides = set()
     for place in {(int(run), int(segment)) for run, segment in zip(runs, segments)}:
         own = np.unique(steps[(runs == place[0]) & (segments == place[1])])
         apart = np.diff(own)
         strides |= set(apart.tolist())
-        rows += int((apart > 1).sum())
-        for before, after in zip(own[:-1][apart > 1].tolist(), own[1:][apart > 1].tolist()):
-            missing += range(before + 1, after)
+        missing += zip((own[:-1][apart > 1] + 1).tolist(), (own[1:][apart > 1] - 1).tolist())
     if not missing:
         return []
+    count = sum(last - first + 1 for first, last in missing)
     if len(strides) == 1:
         words = f"every {next(iter(strides))}th step is logged"
     else:
-        words = f"{many(len(missing), 'step')} are not in the log: {shortly(missing)}"
-        words = words.replace("1 step are", "1 step is")
-    return [LogFinding("gap", "step", rows, "kept", words)]
+        verb = "is" if count == 1 else "are"
+        words = f"{many(count, 'step')} {verb} not in the log: {ranges_shortly(sorted(missing))}"
+    return [LogFinding("gap", "step", len(missing), "kept", words)]

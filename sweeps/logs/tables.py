@@ -67,6 +67,9 @@ def read_table(path: Any, console: Callable[[str, str], list[dict[str, Any]]] | 
         If it cannot be read, is of no such kind, or has no record.
     """
     place = path_of("path", path)
+    if place.is_dir() and not any(place.glob("*tfevents*")):
+        rule = "must be a file, or a folder with TensorBoard's event files"
+        raise ConfigError("path", rule, str(place), "Name the log's file.")
     if "tfevents" in place.name or place.is_dir():
         from .tensorboard import read_scalars
 

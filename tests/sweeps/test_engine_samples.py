@@ -28,7 +28,7 @@ def made(seed=0, count=120, *, noise=0.004, spoiled=0.1, step=STEP, accepted=1.0
     """Make samples in which the same requests run for four samples each, a share of them with idle time."""
     rng = np.random.default_rng(seed)
     n = np.repeat(rng.integers(2, 120, count // 4 + 1) if running is None else running, 4)[:count]
-    cache = n * rng.uniform(500, 9000, count // 4 + 1).repeat(4)[:count] * (1 + 0.02 * np.arange(count) % 4)
+    cache = n * rng.uniform(500, 9000, count // 4 + 1).repeat(4)[:count] * (1 + 0.02 * (np.arange(count) % 4))
     seconds = step[0] + step[1] * n + step[2] * cache
     seconds = seconds * np.exp(noise * rng.standard_normal(count))
     idle = rng.random(count) < spoiled
@@ -198,6 +198,15 @@ SGLANG = """\
 [2026-01-04 07:38:43 DP0 TP0] Decode batch. #running-req: 8, #full token: 900, full token usage: 0.10, mamba \
 num: 80, cuda graph: True, gen throughput (token/s): 80.5, #queue-req: 0
 """
+
+
+def test_what_the_cache_holds_is_worked_out_from_tokens_and_their_share(tmp_path):
+    frame = made().with_columns((pl.col("#token") / 2_500_000).round(2).alias("token usage"))
+    log = fitted(tmp_path, frame).log
+
+    assert log.pool_tokens == pytest.approx(2_500_000, rel=0.01)
+    assert [one.about for one in log.findings if one.kind == "derived"] == ["kv_cache_tokens"]
+    assert fitted(tmp_path, frame, kv_cache_tokens=2_490_000).log.pool_tokens == 2_490_000
 
 
 def test_lines_of_vllm_are_read_with_the_cache_that_it_printed(tmp_path):

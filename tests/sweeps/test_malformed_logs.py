@@ -248,3 +248,29 @@ def test_what_the_user_says_wrongly_is_named(tmp_path, options, words):
         read(tmp_path, "\n".join([HEADER, *lines(range(3))]), **options)
 
     assert words in str(caught.value)
+
+
+def test_a_total_that_is_the_sum_of_its_phases_is_no_clocks_time(tmp_path):
+    names = "global_step,timing/make_experience,timing/ppo_train,timing/broadcast,timing/generation"
+    rows = [f"{k},{4 + k},{9 + k / 2},1,7" for k in range(8)]
+    summed = "\n".join(
+        [f"{names},timing/step_total", *(f"{row},{21 + 1.5 * k}" for k, row in enumerate(rows))]
+    )
+    clock = "\n".join(
+        [f"{names},timing/step_total", *(f"{row},{23 + 1.5 * k}" for k, row in enumerate(rows))]
+    )
+
+    assert "the sum of its phases" in read(tmp_path, summed).found("meaning")[-1].words
+    assert all("the sum of its phases" not in one.words for one in read(tmp_path, clock).found("meaning"))
+
+
+def test_a_step_that_goes_back_all_the_time_is_none(tmp_path):
+    rows = [f"{(7919 * k) % 1009},{9 + k % 5},5,9" for k in range(1000)]
+    with pytest.raises(ConfigError, match="it goes back in more than 200 rows"):
+        read(tmp_path, "\n".join([HEADER, *sorted(rows, key=lambda row: -int(row.split(",")[0]))]))
+
+
+def test_steps_far_apart_are_counted_not_listed(tmp_path):
+    log = read(tmp_path, "\n".join([HEADER, "1,5,2,9", "3,5,2,9", "4000000000000,5,2,9"]))
+
+    assert log.found("gap")[0].words == "3,999,999,999,997 steps are not in the log: 2, 4-3999999999999"

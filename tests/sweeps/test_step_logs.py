@@ -272,3 +272,26 @@ def test_a_missing_package_for_tensorboard_is_named(tmp_path, monkeypatch):
     (tmp_path / "events.out.tfevents.1").write_bytes(b"")
     with pytest.raises(ConfigError, match="needs the package tensorboard"):
         ls.read_step_log(tmp_path / "events.out.tfevents.1")
+
+
+def test_a_folder_without_event_files_is_no_log(tmp_path):
+    with pytest.raises(ConfigError, match="a folder with TensorBoard's event files"):
+        ls.read_step_log(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the package and what it is built on
+def test_tensorboards_scalars_are_read_by_step(tmp_path):
+    writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+    event = pytest.importorskip("tensorboard.compat.proto.event_pb2").Event
+    summary = pytest.importorskip("tensorboard.compat.proto.summary_pb2").Summary
+    log = writer.EventFileWriter(str(tmp_path / "run"))
+    for step in range(6):
+        values = {"train/timing/step_total": 9 + step, "train/timing/ppo_train": 4}
+        scalars = [summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        log.add_event(event(step=step, wall_time=1000.0 + step, summary=summary(value=scalars)))
+    log.close()
+    found = ls.read_step_log(tmp_path / "run")
+
+    assert found.frameworks == ("openrlhf",)
+    assert found.frame["step_seconds"].to_list() == [9.0, 10.0, 11.0, 12.0, 13.0, 14.0]
+    assert found.frame["training_seconds"].to_list() == [4.0] * 6
