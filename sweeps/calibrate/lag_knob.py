@@ -14,7 +14,7 @@ from ..config.config import PipelineConfig
 from ..presets.base import Knob, Preset
 from ..presets.registry import find_preset, preset_lag_bound
 
-_MOST = 64
+_MOST = 32
 LAG = "max_lag"
 
 
@@ -54,9 +54,10 @@ def _bounds(preset: Preset, fields: Mapping[str, Any], knob: Knob) -> dict[int, 
     if knob.choices or isinstance(knob.default, bool):
         return {}
     found: dict[int, Any] = {}
-    for value in range(_MOST + 1):
+    some = [k / 4 for k in range(4 * _MOST + 1)] if isinstance(knob.default, float) else range(_MOST + 1)
+    for value in some:
         try:
-            checked = knob.checked(float(value) if isinstance(knob.default, float) else value)
+            checked = knob.checked(value)
             bound = preset_lag_bound(preset.name, {**fields, knob.name: checked})
         except ConfigError:
             continue

@@ -19,7 +19,7 @@ from ..logs.engine_samples_fit import fit_engine_samples
 from ..logs.lengths import LengthRecords, read_lengths
 from ..logs.log_findings import LogFinding
 from ..logs.sampled_engine import sampled_engine
-from ..logs.step_log import StepLog, read_steps
+from ..logs.step_log import StepLog, read_step_log
 from .estimates import step_seconds
 from .phases import TRAINER_PHASES, WORDS, column
 
@@ -79,7 +79,7 @@ def read_log(
         if not isinstance(log, str | os.PathLike | list | tuple):
             way_out = "Give a path, several paths, or what read_step_log returns."
             raise ConfigError("log", "must be a step log", log, way_out)
-        log = read_steps(log, framework=framework, columns=columns, units=units)
+        log = read_step_log(log, framework=framework, columns=columns, units=units)
     frame, source, more = _one_run(log.frame, ", ".join(Path(one).name for one in log.sources))
     return LogSteps(
         frame,

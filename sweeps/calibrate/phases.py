@@ -34,6 +34,7 @@ WORDS = {
 }
 REST = "rest of the step"
 FEWEST = 8
+_SMALLEST_REST = 5e-4  # of a step: what is less is rounding
 _SPREAD_OF_TOKENS = 0.005  # below that, relative, tokens cannot tell a rate
 
 
@@ -212,7 +213,7 @@ def fit_phases(
     rest = rest_of_step(frame, holds)
     if rest is not None:
         fit = fit_phase("rest_seconds", REST, rest, tokens, seed=seed + len(TRAINER_PHASES))
-        if fit is not None and abs(fit.mean.value) > 1e-6:
+        if fit is not None and fit.mean.value > _SMALLEST_REST * np.nanmean(column(frame, "step_seconds")):
             found.append(fit)
     return found
 

@@ -19,6 +19,7 @@ CAUSES = {
     "trainer_publication_seconds": "for publications",
     "trainer_fetch_seconds": "for batches to be fetched",
 }
+WAITS = ("trainer_running_groups_seconds", "trainer_batch_seconds", "trainer_fetch_seconds")
 _BUSY = 0.8  # a share of busy slots below which generation is not what is short
 _ALIKE = 0.005  # ends of a range this close are one figure
 # A change of an axis in words: with {new} and {own}.
@@ -99,14 +100,20 @@ def _of_axis(found: WhatIf, place: int) -> str:
     running = [one for one in alone if not one.stalled and math.isfinite(one.saved.value)]
     if not running:
         return f"{axis.name}: no other value trains anything"
-    if all(abs(one.saved.low) < NOTHING and abs(one.saved.high) < NOTHING for one in running):
+    if all(_is_nothing(one) for one in running):
         return f"{NAMES.get(axis.name, f'another {axis.name}')} changes nothing"
     # What counts is the trained tokens that still say something about the policy.
     best = max(running, key=lambda one: (one.ess if math.isfinite(one.ess) else 1.0) / one.step.value)
+    if _is_nothing(best):
+        return f"{_words(axis.name, best, own[axis.name])} changes nothing"
     if best.saved.high < NOTHING:
         what = f"no other {AXES.get(axis.name, axis.name)} is faster"
         return f"{what}: {_words(axis.name, best, own[axis.name])} {_saves(best)}"
     return f"{_words(axis.name, best, own[axis.name])} {_saves(best)} at {_ess(best)}"
+
+
+def _is_nothing(change: Change) -> bool:
+    return abs(change.saved.value) < NOTHING and max(-change.saved.low, change.saved.high) < 2 * NOTHING
 
 
 def _words(name: str, change: Change, own: Any) -> str:

@@ -183,9 +183,9 @@ def _rules_of(
         return IN_TURN, {}
     lags = column(frame, "lag_max")
     lags = lags if np.isfinite(lags).any() else np.ceil(column(frame, "lag_mean"))
-    seen = math.ceil(float(np.nanmax(lags))) if np.isfinite(lags).any() else None
+    seen = math.ceil(float(np.nanmedian(lags))) if np.isfinite(lags).any() else None
     preset = next((OF_FRAMEWORK[name] for name in frameworks if name in OF_FRAMEWORK), AHEAD)
-    always = seen == 1 and np.nanmin(column(frame, "lag_mean")) == 1
+    always = seen == 1 and np.nanmin(column(frame, "lag_mean")) == 1 == np.nanmax(lags)
     preset = ONE_AHEAD if always else preset
     knob = lag_knob(preset_config(preset))
     rules: dict[str, Any] = {}
@@ -194,7 +194,9 @@ def _rules_of(
         name, values = knob
         lag = 1 if seen is None else next((one for one in sorted(values) if one >= seen), max(values))
         rules = {name: values[lag]}
-        words += f" with {name} {values[lag]:g}" + (", as the largest lag says" if seen is not None else "")
+        words += f" with {name} {values[lag]:g}" + (
+            ", as the usual largest lag of a step says" if seen is not None else ""
+        )
     assumed.append(Finding("preset", words, way_out="Give --preset NAME; lagsweep presets lists them."))
     return preset, rules
 

@@ -29,7 +29,8 @@ def step_log_of(result: PipelineResult) -> polars.DataFrame:
         ``publication_seconds`` (beside the step, where it does not block the trainer),
         ``evaluation_seconds``, ``generation_seconds`` (in place of the wait, where nothing is generated
         during training), ``rollouts``, ``trained_tokens``, ``response_tokens_mean``,
-        ``response_tokens_max``, ``prompt_tokens_mean``, ``lag_mean``, ``lag_max``, ``dropped_rollouts``.
+        ``response_tokens_max``, ``prompt_tokens_mean``, ``lag_mean``, ``lag_max``,
+        ``clipped_fraction``, ``dropped_rollouts``.
 
     Examples
     --------
@@ -59,7 +60,10 @@ def step_log_of(result: PipelineResult) -> polars.DataFrame:
     most = np.diff(np.floor(np.arange(count + 1) * several / config.sync_every_updates)) * config.sync_seconds
     # One beside the training is logged too, beside the step.
     blocks = config.publication_blocks_trainer
-    spans["publication"] = np.minimum(spans["publication"], most) if blocks else most
+    if blocks:  # it begins as a step ends, and is part of the next one
+        spans["publication"] = np.minimum(spans["publication"], np.append(0.0, most[:-1])[:count])
+    else:
+        spans["publication"] = most
     inside = spans["publication"] if blocks else 0.0
     columns = {
         "step": np.arange(1, count + 1),
@@ -119,6 +123,10 @@ def _with_rollouts(
     gone = rollouts.filter(polars.col("outcome").is_in(_DROPPED) & polars.col("end").is_not_null())
     place = np.searchsorted(finish, gone["end"].cast(polars.Float64).to_numpy(), side="left")
     dropped = np.bincount(place[place < len(finish)], minlength=len(finish))
+    cut = trained["truncated"].to_numpy().astype(np.float64)
+    cuts = np.bincount(step[inside], cut[inside], minlength=len(finish))
     return frame.with_columns(
-        polars.Series("response_tokens_max", longest), polars.Series("dropped_rollouts", dropped)
+        polars.Series("response_tokens_max", longest),
+        polars.Series("clipped_fraction", cuts / np.maximum(frame["rollouts"].to_numpy(), 1)),
+        polars.Series("dropped_rollouts", dropped),
     )

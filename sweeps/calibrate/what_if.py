@@ -23,7 +23,7 @@ from .axes_around import Axis, axes_around
 from .calibration import Calibration
 from .configuration import HORIZON_SECONDS, config_of
 from .ranges import End, Span, span_of
-from .sentences import sentence, what_if_text
+from .sentences import WAITS, sentence, what_if_text
 
 if TYPE_CHECKING:
     import xarray
@@ -45,7 +45,7 @@ class Change:
     saved : Span
         The share of a step that it saves against the run as it is; below 0 where it costs.
     wait_share : float
-        Of a step that the trainer waits.
+        Of a step that the trainer waits for rollouts or fetches them.
     lag : float
     ess : float
         Expected normalized effective sample size.
@@ -187,7 +187,8 @@ def _told(
     several = int(calibration.config.updates_per_batch)
     base = int(np.ravel_multi_index([axis.own for axis in axes], shape))
     step = several * _mean(own, "seconds_per_update", shape)
-    wait = several * _mean(own, "trainer_wait_seconds", shape) / np.maximum(_mean(own, "updates", shape), 1)
+    idle = sum(_mean(own, name, shape) for name in WAITS if name in own)
+    wait = several * idle / np.maximum(_mean(own, "updates", shape), 1)
     lag = _mean(own, "mean_rollout_lag", shape)
     ess = _mean(own, "mean_expected_normalized_ess", shape)
     stalled = ~(_mean(own, "updates", shape) > 0) | (_mean(own, "stalled", shape) > 0)
