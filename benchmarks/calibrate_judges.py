@@ -106,8 +106,8 @@ def recovered(preset: str, draw: int) -> list[Recovered]:
     rows = [
         (f"training of {STEPS} steps' mean tokens", fixed + rate * tokens, *training.interval(tokens), False)
     ]
-    rows.append(("training: fixed", fixed, training.fixed.low, training.fixed.high, False))
-    if training.per_token is not None:
+    if training.per_token is not None:  # else the fixed part is the mean
+        rows.append(("training: fixed", fixed, training.fixed.low, training.fixed.high, False))
         rows.append(
             ("training: for each token", rate, training.per_token.low, training.per_token.high, False)
         )

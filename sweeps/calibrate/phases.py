@@ -167,7 +167,7 @@ def fit_phase(
     value = max(0.0, average - slope * float(tokens.mean()))
     low, high = ends(fixed, rows=rows)
     first = Fit(
-        f"{words}: fixed", value, min(low, value), max(high, value), "s a step", rows,
+        f"{words}: fixed", value, max(0.0, min(low, value)), max(high, value), "s a step", rows,
         "what the part for each token leaves of the mean",
     )  # fmt: skip
     return PhaseFit(name, words, first, per_token, mean, np.column_stack([fixed, rates]))

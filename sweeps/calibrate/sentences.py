@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..results.text import grid, terminal_width, wrapped
@@ -26,6 +27,7 @@ _ALIKE = 0.005  # ends of a range this close are one figure
 WORDS = {
     "max_lag": "a lag of {new} instead of {own}",
     "queue_cap": "a queue of {new} tokens instead of {own}",
+    "max_queue_tokens": "a queue of {new} tokens instead of {own}",
     "max_queue_groups": "a queue of {new} groups instead of {own}",
     "sync_cadence": "a publication every {new} updates instead of {own}",
     "rollout_workers": "{new} rollouts at once instead of {own}",
@@ -37,16 +39,12 @@ WORDS = {
 AXES = {
     "max_lag": "lag",
     "queue_cap": "queue",
+    "max_queue_tokens": "queue",
     "max_queue_groups": "queue",
-    "sync_cadence": "cadence",
+    "sync_cadence": "publication interval",
     "rollout_workers": "number of rollouts at once",
-}
-NAMES = {
-    "max_lag": "a larger lag",
-    "queue_cap": "a larger queue",
-    "max_queue_groups": "a larger queue",
-    "sync_cadence": "another cadence",
-    "rollout_workers": "more rollouts at once",
+    "batch_groups": "batch",
+    "group_size": "group",
 }
 
 
@@ -101,7 +99,8 @@ def _of_axis(found: WhatIf, place: int) -> str:
     if not running:
         return f"{axis.name}: no other value trains anything"
     if all(_is_nothing(one) for one in running):
-        return f"{NAMES.get(axis.name, f'another {axis.name}')} changes nothing"
+        others = [value for number, value in enumerate(axis.values) if number != axis.own]
+        return f"{_other(axis.name, others, axis.values[axis.own])} changes nothing"
     # What counts is the trained tokens that still say something about the policy.
     best = max(running, key=lambda one: (one.ess if math.isfinite(one.ess) else 1.0) / one.step.value)
     if _is_nothing(best):
@@ -110,6 +109,24 @@ def _of_axis(found: WhatIf, place: int) -> str:
         what = f"no other {AXES.get(axis.name, axis.name)} is faster"
         return f"{what}: {_words(axis.name, best, own[axis.name])} {_saves(best)}"
     return f"{_words(axis.name, best, own[axis.name])} {_saves(best)} at {_ess(best)}"
+
+
+def _other(name: str, values: Sequence[Any], own: Any) -> str:
+    """Name other values of an axis: larger ones, smaller ones, or others.
+
+    Examples
+    --------
+    >>> _other("queue_cap", [2000, 4000], 1000), _other("max_lag", [0, 4], 1), _other("queue_cap", [9], None)
+    ('a larger queue', 'another lag', 'a smaller queue')
+    """
+    noun = AXES.get(name, name)
+    known = [float("inf") if one is None else one for one in (*values, own)]
+    if all(isinstance(one, int | float) for one in known):
+        if all(one > known[-1] for one in known[:-1]):
+            return f"a larger {noun}"
+        if all(one < known[-1] for one in known[:-1]):
+            return f"a smaller {noun}"
+    return f"another {noun}"
 
 
 def _is_nothing(change: Change) -> bool:

@@ -180,7 +180,7 @@ def test_what_is_assumed_is_said_with_the_flag_that_replaces_it():
 
     assert set(fields) == {"preset", "group_size", "batch_groups", "rollout_workers", "sync_seconds"}
     assert all("Give --" in way_out for way_out in fields.values())
-    assert found.setup.fields["max_staleness_steps"] == 1  # as the largest lag says
+    assert found.setup.fields["max_staleness_steps"] == 1  # as the lag says
 
 
 def test_a_given_engine_is_not_searched_for_and_its_rest_is_a_delay():
