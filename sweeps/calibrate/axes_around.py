@@ -13,7 +13,7 @@ from typing import Any
 from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..presets.registry import preset_lag_bound
-from ..spec.axes import expand, field_of_axis
+from ..spec.axes import expand, field_of_axis, read_none
 from .lag_knob import LAG, lag_knob
 from .setup import Setup, slots_by_rules
 
@@ -80,7 +80,7 @@ def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any, fixed: bo
         if found is not None:
             return found if fixed else _with_slots(setup, found)
     column = field_of_axis(name)
-    values = list(expand(name, given))
+    values = [read_none(column, value) for value in expand(name, given)]
     own = _own(config, column)
     values, place = _among(values, own)
     axis = Axis(name, name, tuple(values), tuple(values), place)

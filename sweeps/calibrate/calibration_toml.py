@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..checks import text_of
 from ..spec.make import make_spec
 from ..spec.writing import spec_to_toml
 from .text import amount, verdict
@@ -23,6 +24,7 @@ def calibration_toml(found: Calibration, name: str) -> str:
     name : str
         What the file will be called.
     """
+    name = text_of("name", name, "Name the file, as run.toml.")
     lines = [
         f"A run calibrated on {found.source}: {found.fitted:,} steps fitted, {found.held:,} held.",
         f"Use: lagsweep run {name} --axis NAME=VALUES",

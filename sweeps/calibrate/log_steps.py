@@ -70,7 +70,7 @@ def read_log(
     """
     if isinstance(log, polars.DataFrame | StepLog):
         for name, given in (("framework", framework), ("columns", columns), ("units", units)):
-            if given:
+            if given is not None and not (isinstance(given, dict) and not given):
                 raise ConfigError(name, "must be left out for steps that were read", given, "Leave it out.")
     if isinstance(log, polars.DataFrame):
         own = {name: name for name in log.columns if name in WORDS}
@@ -180,7 +180,7 @@ def fitted_steps(frame: polars.DataFrame, held: float, fit_steps: Any) -> int:
     steps = len(frame)
     if fit_steps is None:
         return max(min(FEWEST_STEPS, steps), steps - int(held * steps))
-    wanted = checked(WholeNumber, "fit_steps", fit_steps, low=FEWEST_STEPS)
+    wanted = checked(WholeNumber, "fit_steps", fit_steps, low=FEWEST_STEPS, high=2**52)
     numbers = frame["step"].to_numpy() if "step" in frame.columns else np.arange(steps)
     count = int((numbers < numbers[0] + wanted).sum())
     if count < FEWEST_STEPS:

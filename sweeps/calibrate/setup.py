@@ -15,6 +15,7 @@ import numpy as np
 import polars
 
 from ...kernels.errors import ConfigError, Finding
+from ..checks import WholeNumber, checked
 from ..config.config import PipelineConfig
 from ..presets.registry import (
     DEFAULT_GROUPS,
@@ -44,6 +45,7 @@ OF_FRAMEWORK = {
 _NOMINAL_ROLLOUTS = 256  # of a batch, where the log has no rollouts
 _MOST_SLOTS = 2**14
 _BELOW_LIMIT = 0.25  # versions
+_WHOLE = {"group_size": 2**20, "batch_groups": 2**31, "rollout_workers": 2**24, "prompt_tokens": 2**52}
 FASTEST = 1e12  # tokens a second: a training step without a part for each token
 
 
@@ -154,6 +156,9 @@ def setup_of(
         For an unknown preset or name, or a batch that the group size does not divide.
     """
     given = dict(fields)
+    for name, most in _WHOLE.items():
+        if given.get(name) is not None:
+            given[name] = checked(WholeNumber, name, given[name], low=int(name != "prompt_tokens"), high=most)
     in_turn = takes_turns(frame)
     assumed: list[Finding] = []
     if preset is None:
@@ -161,19 +166,26 @@ def setup_of(
         given = {**rules, **given}
     find_preset(preset)
     fields_and_knobs(preset, given)
-    if "group_size" not in given:
+    if given.get("group_size") is None:
         given["group_size"] = _group_size(assumed)
-    if "batch_groups" not in given:
+    if given.get("batch_groups") is None:
         given["batch_groups"] = _batch_groups(frame, given["group_size"], assumed)
     prompt = column(frame, "prompt_tokens_mean")
-    if "prompt_tokens" not in given and np.isfinite(prompt).any():
+    if given.get("prompt_tokens") is None and np.isfinite(prompt).any():
         given["prompt_tokens"] = round(float(np.nanmean(prompt)))
-    if "rollout_workers" not in given:
+    if given.get("rollout_workers") is None:
         given["rollout_workers"] = _slots(preset, given, assumed)
     if "sync_seconds" not in given and not (np.nan_to_num(column(frame, "publication_seconds")) > 0).any():
         rule = "is not in the log: publications that take no time assumed"
         assumed.append(Finding("sync_seconds", rule, way_out="Give --sync-seconds SECONDS."))
-    return Setup(preset, given, in_turn, frozenset(fields), tuple(assumed), dict(holds or {}))
+    return Setup(
+        preset,
+        given,
+        in_turn,
+        frozenset(name for name in fields if fields[name] is not None),
+        tuple(assumed),
+        dict(holds or {}),
+    )
 
 
 def _rules_of(

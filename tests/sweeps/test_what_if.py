@@ -100,7 +100,7 @@ def test_where_nothing_is_faster_it_says_so():
     found = ls.calibrate(log, preset="skyrl", **GIVEN)
     told = ls.what_if(found, {"batch_groups": [8, 16]}, seeds=1)
 
-    assert "your trainer hardly waits; no other batch_groups is faster: batches of 16 groups" in told.sentence
+    assert "your trainer hardly waits; no other batch is faster: batches of 16 groups" in told.sentence
     assert "costs" in told.sentence
 
 
