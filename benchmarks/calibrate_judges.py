@@ -165,6 +165,14 @@ def agents() -> list[Row]:
     ]
 
 
+def line(row: Row) -> str:
+    """Return a row of the page's table."""
+    return (
+        f"| {row.judge} | {row.what} | {row.measured:.4g} | {row.predicted:.4g} "
+        f"| {100 * row.error:+.1f} % | {100 * row.aim:g} % | {'met' if row.met else 'missed'} |"
+    )
+
+
 def page(found: list[Recovered], rows: list[Row], broken: list[str]) -> str:
     """Return the published page."""
     lines = [
@@ -177,11 +185,7 @@ def page(found: list[Recovered], rows: list[Row], broken: list[str]) -> str:
         "| run | what | measured | predicted | error | aim | |",
         "|---|---|---:|---:|---:|---:|---|",
     ]
-    lines += [
-        f"| {row.judge} | {row.what} | {row.measured:.4g} | {row.predicted:.4g} "
-        f"| {100 * row.error:+.1f} % | {100 * row.aim:g} % | {'met' if row.met else 'missed'} |"
-        for row in rows
-    ]
+    lines += [line(row) for row in rows]
     lines += ["", "Broken columns that the reader of open-instruct's log names:", ""]
     lines += [f"- {one}" for one in broken]
     lines += [

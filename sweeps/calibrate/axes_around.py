@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...kernels.errors import ConfigError
+from ..checks import RealNumber, checked
 from ..config.config import PipelineConfig
 from ..presets.registry import preset_lag_bound
 from ..spec.axes import expand, field_of_axis, read_none
+from .gpus import AXES, Gpus
 from .lag_knob import LAG, lag_knob
 from .setup import Setup, slots_by_rules
-
-GPU_AXES = ("rollout_gpus", "trainer_gpus")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Axis:
         The place of the run's own value.
     along : mapping of str to tuple
         Axes that go along, value by value.
+    factors : tuple of (float, float, float)
+        Of an axis of GPUs: by how much each value makes its side longer; least, taken, most.
     """
 
     name: str
@@ -46,13 +48,24 @@ class Axis:
     inner: tuple[Any, ...]
     own: int
     along: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    factors: tuple[tuple[float, float, float], ...] = ()
 
-    def group(self) -> dict[str, list[Any]]:
-        """Return the axis as the sweep takes it, with what goes along."""
+    def group(self, config: PipelineConfig, which: int = 1) -> dict[str, list[Any]]:
+        """Return the axis as the sweep takes it, with what goes along.
+
+        Parameters
+        ----------
+        config : PipelineConfig
+            The base of the sweep, whose fields an axis of GPUs scales.
+        which : int
+            0 for the least of its factors, 1 for those taken, 2 for the most.
+        """
+        if self.factors:
+            return scaled_fields(config, self.name, [one[which] for one in self.factors])
         return {self.column: list(self.inner), **{name: list(values) for name, values in self.along.items()}}
 
 
-def axes_around(config: PipelineConfig, setup: Setup, axes: Mapping[str, Any]) -> list[Axis]:
+def axes_around(config: PipelineConfig, setup: Setup, gpus: Gpus, axes: Mapping[str, Any]) -> list[Axis]:
     """Return the axes of a sweep around a run.
 
     Parameters
@@ -60,6 +73,7 @@ def axes_around(config: PipelineConfig, setup: Setup, axes: Mapping[str, Any]) -
     config : PipelineConfig
         The run as it is.
     setup : Setup
+    gpus : Gpus
     axes : mapping
         Axis to values or a range.
 
@@ -70,8 +84,51 @@ def axes_around(config: PipelineConfig, setup: Setup, axes: Mapping[str, Any]) -
     """
     if not isinstance(axes, Mapping) or not axes:
         raise ConfigError("axes", "must name what would change", axes, "Write {'max_lag': [1, 2, 4]}.")
-    fixed = any(field_of_axis(name) == "rollout_workers" for name in axes if name != LAG)
-    return [_axis(config, setup, name, values, fixed) for name, values in axes.items()]
+    fixed = any(field_of_axis(name) == "rollout_workers" for name in axes if name not in (LAG, *AXES))
+    return [
+        _of_gpus(gpus, name, values) if name in AXES else _axis(config, setup, name, values, fixed)
+        for name, values in axes.items()
+    ]
+
+
+def _of_gpus(gpus: Gpus, name: str, given: Any) -> Axis:
+    """Return an axis of the GPUs of one side."""
+    own = gpus.rollout if name == "rollout_gpus" else gpus.trainer
+    if own is None:
+        flag = f"--{name.replace('_', '-')}"
+        raise ConfigError(name, "needs the run's own number", given, f"Give {flag} N beside the log.")
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    values = [checked(RealNumber, name, one, low=1e-6) for one in listed]
+    whole = [int(one) if float(one).is_integer() else one for one in (*values, own)]
+    values, place = _among(whole[:-1], whole[-1])
+    if name == "rollout_gpus":
+        factors = tuple((own / one,) * 3 for one in values)
+    else:
+        factors = tuple(gpus.training(one) for one in values)
+    return Axis(name, name, tuple(values), tuple(values), place, factors=factors)
+
+
+def scaled_fields(config: PipelineConfig, name: str, factors: list[float]) -> dict[str, list[Any]]:
+    """Return the fields of one side at each of its numbers of GPUs.
+
+    Training takes so many times as long, in all its parts; of generation the work that rollouts share does.
+    """
+    given = config.preset[1] if config.preset else {}
+
+    def own(field: str) -> float:
+        """Return what the preset was given: its rules are applied again."""
+        return float(given.get(field, getattr(config, field)))
+
+    if name == "trainer_gpus":
+        seconds, rate = own("train_overhead_seconds"), own("train_tokens_per_second")
+        return {
+            "train_overhead_seconds": [seconds * one for one in factors],
+            "train_tokens_per_second": [rate / one for one in factors],
+        }
+    if config.engine is not None:
+        return {"engine.count": [max(1, round(config.engine.count / one)) for one in factors]}
+    slowdown = own("decode_slowdown_per_rollout")
+    return {"decode_slowdown_per_rollout": [slowdown * one for one in factors]}
 
 
 def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any, fixed: bool) -> Axis:

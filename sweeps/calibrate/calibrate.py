@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from ...kernels.errors import ConfigError
 from ..checks import RealNumber, WholeNumber, checked, text_of
 from ..config.config import PipelineConfig
 from .backtest import backtest
 from .calibration import Calibration
 from .configuration import HORIZON_SECONDS, Values, config_of
 from .estimates import Estimates, estimate
+from .gpus import gpus_of
 from .log_steps import engine_of, fitted_steps, read_log, read_responses, usable
 from .ranges import ends_of, matched, predictions, speed_fit
 from .setup import Setup, setup_of, with_batch
@@ -27,6 +31,9 @@ def calibrate(
     preset: str | None = None,
     lengths: Any = None,
     samples: Any = None,
+    rollout_gpus: float | None = None,
+    trainer_gpus: float | None = None,
+    other_sizes: Mapping[float, Any] | None = None,
     held: float = HELD,
     fit_steps: int | None = None,
     seed: int = 0,
@@ -50,6 +57,10 @@ def calibrate(
     samples : path or EngineLog, optional
         What the inference engines said of themselves: the engine is fitted to it, as
         :func:`fit_engine_samples` does, and the speed is not searched.
+    rollout_gpus, trainer_gpus : float, optional
+        GPUs of the two sides, for questions about other numbers of them.
+    other_sizes : mapping of float to log, optional
+        Logs of the same training on other numbers of the trainer's GPUs: two sizes tell what GPUs divide.
     held : float
         The last share of the steps, which are predicted and never fitted on.
     fit_steps : int, optional
@@ -92,6 +103,8 @@ def calibrate(
     frame = usable(steps.frame)
     first = fitted_steps(frame, share, fit_steps)
     records = read_responses(lengths)
+    if other_sizes is not None and not isinstance(other_sizes, dict):
+        raise ConfigError("other_sizes", "must map GPUs to logs", other_sizes, "Write {64: 'log.csv'}.")
     if samples is not None:
         fields["engine"] = engine_of(samples, fields.get("engine"))
     setup = setup_of(frame[:first], preset, fields, frameworks=steps.frameworks, holds=steps.holds)
@@ -100,11 +113,17 @@ def calibrate(
     found = estimate(fitted, setup, seed=seed)
     if records is not None:
         found = replace(found, lengths=with_lengths(found.lengths, records, seed=seed))
+    gpus = gpus_of(
+        rollout_gpus,
+        trainer_gpus,
+        _trained_on(other_sizes or {}, found, seed),
+        _training(found, found.tokens),
+    )
     values, best, found = matched(setup, found, seed=seed)
-    ends = ends_of(setup, found, values, seed=seed)
+    ends = ends_of(setup, found, values, known=best.known, seed=seed)
     told = predictions(setup, found, values, ends, seed=seed)
     speed = speed_fit(found, values, ends, best, told["decode_speed"])
-    fits = [*found.fits, *([speed] if speed else [])]
+    fits = [*found.fits, *([speed] if speed else []), *gpus.fits]
     return Calibration(
         source=steps.source,
         config=_as_it_is(setup, found, values),
@@ -121,7 +140,25 @@ def calibrate(
         read=steps.findings,
         columns=steps.columns,
         seed=seed,
+        gpus=gpus,
     )
+
+
+def _training(found: Estimates, tokens: float) -> float:
+    """Return the seconds that all phases take for so many tokens."""
+    return float(sum(one.seconds(float(np.nan_to_num(tokens))) for one in found.phases))
+
+
+def _trained_on(logs: Mapping[Any, Any], own: Estimates, seed: int) -> dict[float, float]:
+    """Return the seconds of training on other numbers of GPUs, for as many tokens as this run's."""
+    seconds = {}
+    for gpus, log in logs.items():
+        size = checked(RealNumber, "other_sizes", gpus, low=1e-6)
+        steps = read_log(log, None, None, None)
+        frame = usable(steps.frame)
+        setup = setup_of(frame, None, {}, frameworks=steps.frameworks, holds=steps.holds)
+        seconds[size] = _training(estimate(with_batch(frame, setup), setup, seed=seed), own.tokens)
+    return seconds
 
 
 def _as_it_is(setup: Setup, found: Estimates, values: Values) -> PipelineConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars
@@ -14,6 +14,7 @@ from .backtest import HeldRow
 from .configuration import Values
 from .estimates import Estimates
 from .fits import Fit
+from .gpus import Gpus
 from .matching import Match
 from .ranges import PREDICTED, End, Span
 from .setup import Setup
@@ -53,6 +54,8 @@ class Calibration:
     columns : mapping of str to str
         What each column was read from.
     seed : int
+    gpus : Gpus
+        Of the two sides of the run.
     """
 
     source: str
@@ -70,6 +73,7 @@ class Calibration:
     read: tuple[Any, ...]
     columns: Mapping[str, str]
     seed: int
+    gpus: Gpus = field(default_factory=Gpus)
 
     @property
     def held(self) -> int:
@@ -143,5 +147,5 @@ class Calibration:
         """
         from ..sweep.run import run_sweep
 
-        groups = [axis.group() for axis in axes_around(self.config, self.setup, axes)]
+        groups = [axis.group(self.config) for axis in axes_around(self.config, self.setup, self.gpus, axes)]
         return run_sweep(self.config, axes=groups, seeds=seeds, **options)

@@ -133,7 +133,7 @@ def spans(found: Estimates, values: Values, setup: Setup) -> dict[str, tuple[str
     )
     if found.generation is not None:
         two("shared", "work that rollouts share", *found.generation.shared[1:])
-    else:
+    elif not setup.speed_is_given:
         two("shared", "work that rollouts share", 0.0, MOST_SHARED)
     if found.fetch:
         two("fetch_seconds", "fetch", found.fetch.low, found.fetch.high)
@@ -197,7 +197,7 @@ def config_of(
             "evaluation_every_updates": found.evaluation.every * several,
             "evaluation_seconds": _short(found.evaluation.seconds.value),
         }
-    if "engine" not in setup.given:
+    if not setup.speed_is_given:
         fields |= _decoding(setup, found, values)
     else:
         fields["rollout_overhead_seconds"] = _short(values.delay)

@@ -227,7 +227,7 @@ def match(
     def over(speed: float, delay: float = 0.0) -> float:
         return (run_at(speed, delay).wait_seconds - wanted) / whole
 
-    if "engine" in setup.given:
+    if setup.speed_is_given:
         return _beside_engine(over, lambda: len(tried), whole, near)
     if found.generation is not None and not setup.in_turn and found.generation.longest > 0:
         speed = _measured_speed(found, values)

@@ -22,6 +22,7 @@ from .setup import Setup
 from .simulated_log import step_log_of
 
 WIDEST = 0.1  # of a prediction, from end to end: what is wider is a range
+_FASTER = 8.0  # than the slowest generation that a log allows
 _ROUNDS = 2  # of mending lengths that the rules of a run bias
 _BIASED = 0.015  # of the mean of what is trained
 _DROPPED = 0.01  # of the rollouts of a batch
@@ -159,14 +160,22 @@ def _mended(setup: Setup, found: Estimates, values: Values, seed: int) -> Estima
     return replace(found, lengths=mended)
 
 
-def ends_of(setup: Setup, found: Estimates, values: Values, *, seed: int = 0) -> list[End]:
-    """Return the values at every end, each with its own speed."""
+def ends_of(
+    setup: Setup, found: Estimates, values: Values, *, known: bool = True, seed: int = 0
+) -> list[End]:
+    """Return the values at every end, each with its own speed.
+
+    Where the log does not tell the speed (`known` is false), generation may be as fast as one likes too.
+    """
     made = []
     for about, (words, low, high) in spans(found, values, setup).items():
         for side, own in (("low", low), ("high", high)):
             made.append(
                 End(about, words, side, match(setup, found, own, near=values, seed=seed).applied(own))
             )
+    if not known:
+        fast = replace(values, speed=_FASTER * values.speed)
+        made.append(End("speed", "speed of generation", "high", fast))
     return made
 
 

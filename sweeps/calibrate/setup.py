@@ -91,6 +91,11 @@ class Setup:
         """Rollouts of a batch."""
         return self.batch_groups * self.group_size
 
+    @property
+    def speed_is_given(self) -> bool:
+        """Whether the engine or the speed of decoding was given, and is not searched."""
+        return not self.given.isdisjoint({"engine", "decode_tokens_per_second"})
+
     def config(self, **fields: Any) -> PipelineConfig:
         """Return the configuration with some more fields; what was given wins over them."""
         own = {name: value for name, value in fields.items() if name not in self.given}

@@ -134,8 +134,9 @@ def what_if(
     calibration : Calibration
         As :func:`calibrate` gives.
     axes : mapping
-        Fields, knobs (``preset.<knob>``) or ``max_lag``, ``queue_cap``, ``sync_cadence``, with values or a
-        range, as for :func:`run_sweep`. The run's own value is added where it is missing.
+        Fields, knobs (``preset.<knob>``), ``rollout_gpus``, ``trainer_gpus``, or ``max_lag``,
+        ``queue_cap``, ``sync_cadence``, with values or a range, as for :func:`run_sweep`. The run's own
+        value is added where it is missing.
     seeds : int
         Of the cells at the fitted values; the ends of intervals have one each.
     threads : int, optional
@@ -151,7 +152,7 @@ def what_if(
     """
     instance("calibration", calibration, Calibration, "Give what calibrate returns.")
     seeds = checked(WholeNumber, "seeds", seeds, low=1, high=100)
-    found = axes_around(calibration.config, calibration.setup, axes)
+    found = axes_around(calibration.config, calibration.setup, calibration.gpus, axes)
     cells = math.prod(len(axis.values) for axis in found)
     runs = cells * (seeds + len(calibration.ends))
     if runs > _MOST_RUNS:
@@ -159,11 +160,20 @@ def what_if(
         raise ConfigError("axes", rule, runs, "Give fewer values, or fewer axes.")
     own = _sweep(calibration, calibration.values, found, seeds, threads)
     at_ends = [(end, _sweep(calibration, end.values, found, 1, threads)) for end in calibration.ends]
+    if any(len(set(factors)) > 1 for axis in found for factors in axis.factors):
+        for which, side in ((0, "low"), (2, "high")):
+            end = End("trainer_gpus", "how training grows with GPUs", side, calibration.values)
+            at_ends.append((end, _sweep(calibration, end.values, found, 1, threads, which)))
     return _told(calibration, found, own, at_ends)
 
 
 def _sweep(
-    calibration: Calibration, values: Any, axes: Sequence[Axis], seeds: int, threads: int | None
+    calibration: Calibration,
+    values: Any,
+    axes: Sequence[Axis],
+    seeds: int,
+    threads: int | None,
+    which: int = 1,
 ) -> xarray.Dataset:
     setup, step = calibration.setup, calibration.estimates.step.value
     several = int(calibration.config.updates_per_batch)
@@ -173,7 +183,7 @@ def _sweep(
         "warmup_seconds": step * STEPS * 0.15,
     }
     config: PipelineConfig = config_of(setup, calibration.estimates, values, more=more)
-    groups = [axis.group() for axis in axes]
+    groups = [axis.group(config, which) for axis in axes]
     return run_sweep(config, axes=groups, seeds=seeds, threads=threads)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ...kernels.errors import ConfigError
+from ..presets.systems import read_scalar
 from .config_flags import changes_from_flags, config_options, preset_from_flags
 from .shared import with_engine_fields
 
@@ -35,6 +36,12 @@ def calibrate_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--samples", type=click.Path(path_type=Path), metavar="FILE",
                 help="Samples of the engines (vLLM, SGLang): the engine is fitted to them.",
+            ),
+            click.option("--rollout-gpus", type=float, metavar="N", help="GPUs that generate."),
+            click.option("--trainer-gpus", type=float, metavar="N", help="GPUs that train."),
+            click.option(
+                "--other-size", multiple=True, metavar="GPUS=LOG",
+                help="A log of the same training on other GPUs of the trainer; repeatable.",
             ),
             click.option("--preset", metavar="NAME", help="Whose rules the run follows."),
             click.option("--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="One of its knobs."),
@@ -69,6 +76,9 @@ def calibrated(logs: tuple[Path, ...], options: dict[str, Any]) -> Any:
         preset=fields.pop("preset", None),
         lengths=options["lengths"],
         samples=options["samples"],
+        rollout_gpus=options["rollout_gpus"],
+        trainer_gpus=options["trainer_gpus"],
+        other_sizes=_sizes(options["other_size"]),
         held=options["held"],
         fit_steps=options["fit_steps"],
         seed=fields.pop("seed", 0),
@@ -77,6 +87,17 @@ def calibrated(logs: tuple[Path, ...], options: dict[str, Any]) -> Any:
         units=named("--unit", options["units"]),
         **fields,
     )
+
+
+def _sizes(given: tuple[str, ...]) -> dict[float, str]:
+    """Read GPUS=LOG options."""
+    found: dict[float, str] = {}
+    for gpus, path in named("--other-size", given).items():
+        number = read_scalar(gpus)
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise ConfigError("--other-size", "must be GPUS=LOG", gpus, "Write --other-size 64=log.csv.")
+        found[number] = path
+    return found
 
 
 def named(flag: str, given: tuple[str, ...]) -> dict[str, str]:

@@ -69,6 +69,8 @@ def test_real_logs_are_predicted_from_their_first_steps(judges):
 
     assert {row.judge[0] for row in rows} == {"b", "d", "g"}
     assert [row for row in rows if not row.met] == []
+    published = (ROOT / "results" / "published" / "calibrate.md").read_text().splitlines()
+    assert [row for row in rows if judges.line(row) not in published] == []
 
 
 def test_the_slowest_of_eight_agents_is_met_by_the_fitted_spread(judges):
