@@ -147,6 +147,10 @@ def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any, fixed: bo
 def _lag(config: PipelineConfig, values: Any) -> Axis | None:
     """Return the axis of the lag by the knob that bounds it; None where the field itself does."""
     knob = lag_knob(config)
+    if knob is None and config.stale_check == "never":
+        rule = "has no effect under the rules of this run, which no knob of its system lets run ahead"
+        way_out = "Give the rules of another with --preset; lagsweep presets lists them."
+        raise ConfigError(LAG, rule, list(values), way_out)
     if knob is None or config.preset is None:
         return None
     name, by_lag = knob

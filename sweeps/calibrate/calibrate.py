@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -16,31 +16,35 @@ from .calibration import Calibration
 from .configuration import HORIZON_SECONDS, Values, config_of
 from .estimates import Estimates, estimate
 from .gpus import gpus_of
-from .log_steps import engine_of, fitted_steps, read_log, read_responses, usable
+from .log_steps import AnyPath, LogInput, engine_of, fitted_steps, read_log, read_responses, usable
 from .ranges import ends_of, matched, predictions, speed_fit
 from .setup import Setup, setup_of, with_batch
 from .spread import with_lengths
+
+if TYPE_CHECKING:
+    from ..config.settings import PresetSettings
+    from ..logs.engine_log import EngineLog
+    from ..logs.lengths import LengthRecords
 
 HELD = 0.3
 STEPS = 200  # of a run of the configuration
 
 
 def calibrate(
-    log: Any,
+    log: LogInput,
     *,
     preset: str | None = None,
-    lengths: Any = None,
-    samples: Any = None,
+    lengths: AnyPath | LengthRecords | None = None,
+    samples: AnyPath | EngineLog | None = None,
     rollout_gpus: float | None = None,
     trainer_gpus: float | None = None,
-    other_sizes: Mapping[float, Any] | None = None,
+    other_sizes: Mapping[float, LogInput] | None = None,
     held: float = HELD,
     fit_steps: int | None = None,
-    seed: int = 0,
     framework: str | None = None,
     columns: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
-    **fields: Any,
+    **fields: Unpack[PresetSettings],
 ) -> Calibration:
     """Fit a configuration to the step log of a run, and try it on the steps that the fit did not see.
 
@@ -65,14 +69,12 @@ def calibrate(
         The last share of the steps, which are predicted and never fitted on.
     fit_steps : int, optional
         Fit on so many first steps instead, counted by the log's own numbers, and hold the rest.
-    seed : int
-        Of the bootstrap and of the simulated runs.
     framework, columns, units
         As for :func:`read_step_log`, where `log` is a file.
     **fields
         Fields of the configuration and knobs of the preset that are known, such as ``group_size=8``,
         ``rollout_workers=512``, ``engine=Engine(...)``; what is left out is read from the log or assumed,
-        and said.
+        and said. ``seed`` is that of the bootstrap and of the simulated runs.
 
     Returns
     -------
@@ -96,7 +98,7 @@ def calibrate(
     (1.0, 0.002857)
     """
     share = checked(RealNumber, "held", held, low=0.0, high=0.9)
-    seed = checked(WholeNumber, "seed", seed, low=0)
+    seed = checked(WholeNumber, "seed", fields.pop("seed", 0), low=0, high=2**63)
     steps = read_log(log, framework, columns, units)
     if preset is not None:
         preset = text_of("preset", preset, "Name one that lagsweep presets lists.")

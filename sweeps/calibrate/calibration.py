@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars
@@ -130,7 +131,14 @@ class Calibration:
 
         return calibration_facts(self)
 
-    def sweep(self, axes: Mapping[str, Any], *, seeds: Any = 3, **options: Any) -> xarray.Dataset:
+    def sweep(
+        self,
+        axes: Mapping[str, Any],
+        *,
+        seeds: int | Iterable[int] = 3,
+        store: str | Path | None = None,
+        threads: int | None = None,
+    ) -> xarray.Dataset:
         """Sweep around the run as it is.
 
         Parameters
@@ -138,8 +146,9 @@ class Calibration:
         axes : mapping
             As for :func:`run_sweep`; ``max_lag`` stands for the preset's own knob.
         seeds : int or sequence of int
-        **options
-            Of :func:`run_sweep`.
+        store : path, optional
+            A folder that keeps it.
+        threads : int, optional
 
         Returns
         -------
@@ -148,4 +157,4 @@ class Calibration:
         from ..sweep.run import run_sweep
 
         groups = [axis.group(self.config) for axis in axes_around(self.config, self.setup, self.gpus, axes)]
-        return run_sweep(self.config, axes=groups, seeds=seeds, **options)
+        return run_sweep(self.config, axes=groups, seeds=seeds, store=store, threads=threads)

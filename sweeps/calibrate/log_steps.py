@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars
@@ -24,6 +24,8 @@ from .estimates import step_seconds
 from .phases import TRAINER_PHASES, WORDS, column
 
 FEWEST_STEPS = 20
+AnyPath: TypeAlias = str | os.PathLike[str]
+LogInput: TypeAlias = AnyPath | Sequence[AnyPath] | StepLog | polars.DataFrame
 
 
 @dataclass(frozen=True)

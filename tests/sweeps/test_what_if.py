@@ -95,6 +95,13 @@ def test_rollouts_at_once_that_were_assumed_follow_the_rules():
     assert told.axes[0].along["rollout_workers"] == (64, 128)
 
 
+def test_a_lag_that_the_rules_do_not_know_is_refused_and_not_without_effect():
+    _, log = known_run("synchronous")
+    found = ls.calibrate(log, group_size=4)
+    with pytest.raises(ls.ConfigError, match="has no effect under the rules of this run"):
+        ls.what_if(found, {"max_lag": [0, 1]})
+
+
 def test_where_nothing_is_faster_it_says_so():
     _, log = known_run("skyrl", decode_tokens_per_second=200.0)
     found = ls.calibrate(log, preset="skyrl", **GIVEN)
