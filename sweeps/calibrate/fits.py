@@ -119,8 +119,8 @@ def ends(values: np.ndarray, share: float = SHARE, *, rows: int | None = None) -
 
     Examples
     --------
-    >>> ends(np.arange(101.0), 0.9)
-    (5.0, 95.0)
+    >>> ends(np.arange(101.0), 0.5)
+    (25.0, 75.0)
     """
     tail = 50 * (1 - share)
     low, middle, high = np.percentile(values, (tail, 50, 100 - tail))

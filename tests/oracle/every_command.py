@@ -55,7 +55,7 @@ CALLS: dict[str, list[str]] = {
         "--page",
         "{folder}/c.html",
     ],
-    "whatif": ["{log}", "--axis", "max_lag=1,2", "--group-size", "8", "--seeds", "1"],
+    "whatif": ["{log}", "--axis", "rollout_workers=256,512", "--group-size", "8", "--seeds", "1"],
     "ledger": ["--model", "{folder}/config.json"],
     "ledger models": [],
     "ledger kv": ["--layers", "32", "--kv-heads", "8", "--head-dim", "128"],
