@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls engine-fit engine-cost read-logs calibrate-judges check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls engine-fit engine-cost search-runs read-logs big-results calibrate-judges check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -70,24 +70,35 @@ read-logs: $(VENV)/.installed-tests
 calibrate-judges: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/calibrate_judges.py --output results/published/calibrate.md
 
+# Memory of a million runs in one cell and of a unit with millions of rows; beside an older commit's with BEFORE=COMMIT.
+big-results: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/big_results.py $(if $(BEFORE),--before $(BEFORE)) --output results/published/big-results.md
+
+# Runs that a search needs, against the full grid and against equal runs for every candidate.
+search-runs: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/search_runs.py --budget 6000 --output results/published/search-runs.md
+
 bench: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/event_loop.py --rounds $(ROUNDS)
 
 clean:
 	rm -rf $(VENV) .types build dist *.egg-info
 
+# Errors only: the build back end's note about folders of one name, which looks like an error, is none here.
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-action=ignore
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(PIP_INSTALL) --upgrade pip
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(PIP_INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.installed-tests: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[test,dask]'
+	$(PIP_INSTALL) --editable '.[test,dask]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[test,dask,dev]'
+	$(PIP_INSTALL) --editable '.[test,dask,dev]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-tests

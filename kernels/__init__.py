@@ -3,8 +3,8 @@
 No files, clock, environment, printing or global random state. Each module has a thin public layer (checks,
 dtypes, broadcasting, units, errors) over jitted kernels (arrays and scalars only). The functions lie by
 topic, in :mod:`lagsweep.kernels.memory`, ``sync``, ``staleness``, ``masks``, ``overlap``, ``recovery``,
-``contract`` and ``draws``; every one is also a name of this package. Names are loaded on first use, so
-importing this package does not load Numba.
+``contract``, ``selection`` and ``draws``; every one is also a name of this package. Names are loaded on
+first use, so importing this package does not load Numba.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from . import (
     memory as memory,
     overlap as overlap,
     recovery as recovery,
+    selection as selection,
     staleness as staleness,
     sync as sync,
 )
@@ -90,7 +91,11 @@ from .recovery import (
     optimal_checkpoint_interval as optimal_checkpoint_interval,
     scale_mtbf_seconds as scale_mtbf_seconds,
 )
+from .selection import Selection as Selection, select_best as select_best
 from .staleness import (
+    drift_from_clip_fraction as drift_from_clip_fraction,
+    drift_from_ess as drift_from_ess,
+    drift_from_kl as drift_from_kl,
     effective_sample_size as effective_sample_size,
     ess_report as ess_report,
     expected_normalized_ess as expected_normalized_ess,
@@ -103,6 +108,7 @@ from .staleness import (
     pareto_khat as pareto_khat,
     policy_lag as policy_lag,
     rollout_ess as rollout_ess,
+    sequence_drift as sequence_drift,
     sequence_importance_weights as sequence_importance_weights,
     sequence_lag as sequence_lag,
     sequence_log_weights as sequence_log_weights,

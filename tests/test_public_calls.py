@@ -16,6 +16,7 @@ from strategies.public_calls import odd_values, public_callables, valid_calls
 # What takes a second and more a call: a few odd values in each place, all of them in the long run.
 SLOW = ("write_report", "verify_store", "compare_systems", "recovery_drill", "VerifyReport", "Frontier")
 SLOW += ("run_spec", "run_sweep", "SweepSpec.run", "plot_", "write_trace", "recommend", "comparison_rows")
+SLOW += ("search", "sensitivity")
 SLOW += ("fit_engine", "calibrate", "what_if", "Calibration.sweep")
 
 

@@ -1,4 +1,4 @@
-"""What inference engines report: sums over the steps that end in the measured span, over some engines."""
+"""What inference engines report: sums over the steps that end in the measured span, and levels at a tick."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from .._jit import jit
 from ..engine.records import NO_LIMIT, UNITS_BITS
+from ..engine.steps import steps_past
 from .fleet import _close_engines_kernel
 
 _UNITS_PER_SECOND = 1e6 * 2.0**UNITS_BITS
@@ -68,3 +69,19 @@ def engine_metrics_kernel(parameters, coefficients, engines, end, metrics):
         metrics.max_kv_cache_share = np.float64(largest) / cache
     metrics.engine_tokens_per_second = _share(np.float64(decoded), busy)
     metrics.slots_engine_queue_seconds = waiting / 1e6
+
+
+@jit
+def engine_levels_kernel(coefficients, engines, tick, levels):
+    """Write what runs, waits and is cached on each engine after a tick up to which nothing changes.
+
+    coefficients COEFFICIENTS[1], engines ENGINE[n]; tick int64; levels int64[n, 3] is filled.
+    """
+    for place in range(engines.shape[0]):
+        engine = engines[place]
+        levels[place, 0] = engine.running
+        levels[place, 1] = engine.waiting
+        levels[place, 2] = engine.context
+        if engine.standing == 0:
+            steps = steps_past(coefficients[0], engine, tick << UNITS_BITS) - 1
+            levels[place, 2] += engine.running * steps

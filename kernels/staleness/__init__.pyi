@@ -1,3 +1,9 @@
+from .drift import (
+    drift_from_clip_fraction as drift_from_clip_fraction,
+    drift_from_ess as drift_from_ess,
+    drift_from_kl as drift_from_kl,
+    sequence_drift as sequence_drift,
+)
 from .ess import (
     EssReport as EssReport,
     effective_sample_size as effective_sample_size,

@@ -57,7 +57,7 @@ def load_chart(
     rows: Sequence[Mapping[str, Any]], *, max_running: int | None, end: float
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the rollouts that run and those that wait."""
-    base = alt.Chart(inline(rows)).encode(alt.X("seconds:Q", title="time, s", scale=_time(end)))
+    base = alt.Chart(inline(rows)).encode(_time(end))
     lines = [
         base.mark_line(interpolate="step-after", color=colour, strokeWidth=1.5, strokeDash=dash).encode(
             alt.Y(f"{name}:Q", title="rollouts")
@@ -77,7 +77,7 @@ def cache_chart(
             interpolate="step-after", color=GREEN, opacity=0.4, line={"color": GREEN, "strokeWidth": 1}
         )
         .encode(
-            alt.X("seconds:Q", title="time, s", scale=_time(end)),
+            _time(end),
             alt.Y("kv_tokens:Q", title="tokens of context", axis=alt.Axis(format="~s")),
         )
     )
@@ -90,7 +90,7 @@ def preemption_chart(rows: Sequence[Mapping[str, Any]], *, end: float) -> alt.Ch
         alt.Chart(inline(rows))
         .mark_line(interpolate="step-after", color=ORANGE, strokeWidth=2)
         .encode(
-            alt.X("seconds:Q", title="time, s", scale=_time(end)),
+            _time(end),
             alt.Y("preemptions:Q", title="preemptions so far", axis=alt.Axis(tickMinStep=1)),
         )
         .properties(width=WIDTH, height=120)
@@ -147,8 +147,9 @@ def _sets(colours: Mapping[str, str]) -> alt.Scale:
     return alt.Scale(domain=list(colours), range=list(colours.values()))
 
 
-def _time(end: float) -> alt.Scale:
-    return alt.Scale(domain=[0, end], nice=False)
+def _time(end: float) -> alt.X:
+    axis = alt.Axis(labelOverlap="parity", labelSeparation=8)
+    return alt.X("seconds:Q", title="time, s", scale=alt.Scale(domain=[0, end], nice=False), axis=axis)
 
 
 def _rule(level: int | None, text: str) -> list[alt.Chart]:

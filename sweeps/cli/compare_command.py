@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from ..json_text import json_text
-from .config_flags import config_options
+from ..json_text import json_document
+from .config_flags import config_options, written_value
 from .failures import Stopped
+from .option_groups import OPTION_MARK, GroupedCommand, Themes
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
@@ -19,12 +20,37 @@ Fields of the pipeline given as flags change the workload of all systems. Left o
 \b
 Examples:
   lagsweep compare areal verl_fully_async prime_rl
-  lagsweep compare areal:max_head_offpolicyness=1 areal:max_head_offpolicyness=4
-  lagsweep compare skyrl tinker --rollout-workers 512 --report comparison.html
+  lagsweep compare areal areal:max_head_offpolicyness=4
+  lagsweep compare skyrl tinker --report comparison.html
 """
 
 
-@click.command("compare", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+class _CompareCommand(GroupedCommand):
+    themes: ClassVar[Themes] = {
+        "What is compared": ("seeds", "against", "baseline"),
+        "What is kept, and where": ("store", "page"),
+        "How it runs": ("threads", "dask"),
+        "Output": ("as_json", "quiet", "help"),
+    }
+    field_note: ClassVar[str] = (
+        "Settings of the workload, for all systems. In brackets the default and its unit; without a default "
+        f"the system's own rules decide. {OPTION_MARK} marks an option beyond the core."
+    )
+
+    @property
+    def field_defaults(self) -> dict[str, str]:
+        """What the workload says; nothing where the systems decide."""
+        from ..compare.systems import DEFAULT_WORKLOAD
+        from ..config.config import PipelineConfig
+
+        return dict.fromkeys(PipelineConfig.model_fields, "") | {
+            name: written_value(value) for name, value in DEFAULT_WORKLOAD.items()
+        }
+
+
+@click.command(
+    "compare", cls=_CompareCommand, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.argument("systems", nargs=-1, metavar="PRESET[:KNOB=VALUE,...]...")
 @click.option("--seeds", default=20, show_default=True, type=click.IntRange(1), help="Seeds 0 … n-1.")
 @click.option("--against", metavar="LABEL", help="Take differences against this system; default: the first.")
@@ -122,4 +148,4 @@ def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -
         "drift_per_version": drift,
         "systems": [{**row, "config": system.config.to_dict()} for row, system in zip(rows, compared)],
     }
-    click.echo(json_text(facts, indent=1))
+    click.echo(json_document("compare", facts, indent=1))

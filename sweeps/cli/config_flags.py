@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 import click
+from pydantic.fields import FieldInfo
 
 from ...kernels.errors import ConfigError
+from ..config.help_text import level_of
 from ..presets.systems import SYSTEM, read_scalar, split_labels
 from ..spec.engine_files import engine_table
 from ..user_files import parse_toml
+from .option_groups import FieldOption
 
+DEFAULT_LAW = "lognormal:300:0.6:16:2048"  # written here: making the law itself would load SciPy
 _LAWS = ("response_length", "environment_seconds")
 _OF_ENGINE = "engine__"  # for "engine.", which no keyword has
 # What a law needs in the short form, in this order.
@@ -39,16 +43,62 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         command = click.option(
             f"--engine-{name.replace('_', '-')}",
             f"config_{_OF_ENGINE}{name}",
+            cls=FieldOption,
+            field=f"engine.{name}",
+            default_text=default_text(engine_field),
+            beyond_core=True,
             metavar="N" if name in ("count", "kv_cache_tokens", "max_running") else "VALUE",
             default=None,
-            help=f"Engine: {engine_field.description}.",
+            help=f"{engine_field.description}.",
         )(command)
     for name, field in reversed(PipelineConfig.model_fields.items()):
         flags = [f"--{name.replace('_', '-')}", *(["--law"] if name == "response_length" else [])]
         command = click.option(
-            *flags, f"config_{name}", metavar=_metavar(name), default=None, help=f"{field.description}."
+            *flags,
+            f"config_{name}",
+            cls=FieldOption,
+            field=name,
+            default_text=default_text(field),
+            beyond_core=level_of(field) > 1,
+            metavar=_metavar(name),
+            default=None,
+            help=f"{field.description}.",
         )(command)
     return command
+
+
+def default_text(field: FieldInfo) -> str:
+    """Write the default of a field as it would be typed.
+
+    Examples
+    --------
+    >>> from lagsweep import PipelineConfig
+    >>> fields = PipelineConfig.model_fields
+    >>> default_text(fields["duration_seconds"]), default_text(fields["limits"])
+    ('120', '[]')
+    """
+    if field.is_required():
+        return "required"
+    return DEFAULT_LAW if field.default_factory is not None else written_value(field.default)
+
+
+def written_value(value: Any) -> str:
+    """Write a value as it would be typed: none, true, a number, a word.
+
+    Examples
+    --------
+    >>> [written_value(value) for value in (None, True, 120.0, 7000, (), "fifo")]
+    ['none', 'true', '120', '7000', '[]', 'fifo']
+    """
+    if value is None:
+        return "none"
+    if value == ():
+        return "[]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):  # a law in its short form
+        return ":".join(written_value(part) for part in value.values())
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _metavar(name: str) -> str:
@@ -62,6 +112,8 @@ def _metavar(name: str) -> str:
     choices = get_args(PipelineConfig.model_fields[name].annotation)
     if choices and all(isinstance(choice, str) for choice in choices):
         return f"[{'|'.join(choices)}]"
+    if isinstance(PipelineConfig.model_fields[name].default, bool):
+        return "[true|false]"
     return "N" if is_whole(name) else "VALUE"
 
 
@@ -108,7 +160,7 @@ def preset_from_flags(name: str | None, knobs: tuple[str, ...]) -> dict[str, Any
         if not equals:
             raise ConfigError("--knob", "must read NAME=VALUE", text, "Write --knob window=2.")
         read = read_scalar(value.strip())
-        fields[knob.strip()] = None if read == "none" else read
+        fields[knob.strip().replace("-", "_")] = None if read == "none" else read
     return fields
 
 

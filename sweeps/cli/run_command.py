@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .config_flags import (
     axes_from_flags,
     changes_from_flags,
@@ -17,11 +18,25 @@ from .config_flags import (
 )
 from .custom_argument import custom_option, read_custom
 from .failures import Stopped
+from .option_groups import GroupedCommand, Themes
 from .shared import INTERRUPTED_NOTE, executor_of, print_result, program, this_command
 from .spec_arguments import spec_from_arguments
 
 
+class _RunCommand(GroupedCommand):
+    themes: ClassVar[Themes] = {
+        "What is swept": (
+            "axis", "preset", "knobs", "seeds", "where", "until", "baseline", "windows", "custom",
+        ),
+        "What is kept, and where": ("name", "results", "store", "tables", "masks"),
+        "How it runs": ("threads", "executor", "dask", "runs_per_unit", "dry_run"),
+        "Going on with a store": ("retry_failed", "fail_fast", "rerun"),
+        "Output": ("as_json", "quiet", "help"),
+    }  # fmt: skip
+
+
 @click.command(
+    cls=_RunCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 some runs failed, 2 usage, 3 cannot resume, 130/143 interrupted.",
 )
@@ -43,7 +58,11 @@ from .spec_arguments import spec_from_arguments
 )
 @click.option("--name", metavar="TEXT", help="Name of the result.")
 @click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    help="Where results lie.",
+    show_default=True,
 )
 @click.option(
     "--store", type=click.Path(path_type=Path), help="The folder of this result; a larger spec extends it."
@@ -57,9 +76,19 @@ from .spec_arguments import spec_from_arguments
 @click.option(
     "--windows", type=click.IntRange(min=1), metavar="N", help="Report by windows of N updates too."
 )
+@click.option(
+    "--refine",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Then add N values of axes where the frontier bends.",
+)
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
 @click.option(
-    "--executor", type=click.Choice(["threads", "serial"]), default="threads", help="Where runs are done."
+    "--executor",
+    type=click.Choice(["threads", "serial"]),
+    default="threads",
+    help="Where runs are done.",
+    show_default=True,
 )
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--runs-per-unit", type=click.IntRange(min=1), help="Runs of a unit of work, for a new store.")
@@ -98,27 +127,42 @@ def command(spec: str | None, **options: Any) -> int:
         from ..sweep.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
-        click.echo(json_text(report.facts) if options["as_json"] else report.text)
+        click.echo(json_document("dry-run", report.facts) if options["as_json"] else report.text)
         return 0
     return _run(sweep, folder, options)
+
+
+def _name_cost(sweep: Any, folder: Path, options: dict[str, Any], progress: Any) -> None:
+    """Say what a long or large run will take, before it starts: on threads of this machine alone."""
+    if options["quiet"] or options["dask"] or options["rerun"] or sweep.custom is not None:
+        return
+    from ..sweep.dry_run import named_beforehand
+
+    threads = 1 if options["executor"] == "serial" else options["threads"]
+    cost = named_beforehand(sweep, folder, options["runs_per_unit"], threads=threads, progress=progress)
+    if cost:
+        progress.note(cost)
 
 
 def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     from ..execute.progress import progress_for_terminal
     from ..runs.many import Cancelled
+    from ..store.folder_content import content_of_folder
     from ..store.writing import StopAtFailure, run_into_store
+    from ..sweep.refine import run_refined
     from .signals import stop_at_safe_point
 
     progress = progress_for_terminal(quiet=options["quiet"])
     with stop_at_safe_point() as stop:
         try:
             progress.note(f"store: {folder}")
+            _name_cost(sweep, folder, options, progress)
             # Rules of Python hold a lock that threads share, so each thread gets a process.
             name = "processes" if sweep.custom and options["executor"] == "threads" else options["executor"]
             with executor_of(name, options["dask"], options["threads"]) as executor:
-                dataset = run_into_store(
-                    sweep,
-                    folder,
+                run = partial(
+                    run_into_store,
+                    folder=folder,
                     executor=executor,
                     threads=options["threads"],
                     progress=progress,
@@ -126,8 +170,12 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
                     unit_runs=options["runs_per_unit"],
                     retry_failed=options["retry_failed"],
                     fail_fast=options["fail_fast"],
-                    rerun=options["rerun"],
                 )
+                if options["refine"]:
+                    first = partial(run, rerun=True) if options["rerun"] else run
+                    dataset = run_refined(sweep, options["refine"], first, run, progress.note)
+                else:
+                    dataset = run(sweep, rerun=options["rerun"])
         except Cancelled:
             if not stop.signal:
                 raise
@@ -135,6 +183,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except StopAtFailure:
             note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
             raise Stopped(note, 1) from None
-    code = print_result(dataset, folder, as_json=options["as_json"])
+    content = content_of_folder(folder) if options["as_json"] else ""
+    code = print_result(dataset, folder, as_json=options["as_json"], content=content)
     progress.note(f"store: {folder}\nto look at it: {shlex.join([program(), 'report', str(folder)])}")
     return code

@@ -12,11 +12,13 @@ from typing import Any
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
+from ..results.cells import not_recorded, not_recorded_note
 from ..results.words import cut_note
 from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
 from ..spec.engine_files import with_engine_fields
+from ..spec.exclusions import exclusion_reasons
 from .config_flags import changes_from_flags, preset_from_flags
 
 PROGRAM = "lagsweep"
@@ -71,8 +73,8 @@ def tell_compiling(config: Any, quiet: bool) -> None:
         click.echo(COMPILING, err=True)
 
 
-def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
-    """Print a result's table, or its facts as JSON; gives the exit code: 1 if runs failed."""
+def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = "") -> int:
+    """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
     from ..results.frontier import frontier
 
     status = dataset["status"].values
@@ -83,14 +85,20 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool) -> int:
             "store": str(folder),
             "fingerprint": dataset.attrs["fingerprint"],
             "complete": bool(dataset.attrs["complete"]),
+            **({"content": content} if content else {}),
             "runs": counts,
             "drift_per_version": found.drift_per_version,
             "baseline": found.baseline or None,
+            "scenarios": [{"values": values, "baseline": beside} for values, beside in found.scenarios],
             "cells": list(found.frame.iter_rows(named=True)),
         }
-        click.echo(json_text(facts))
+        if lost := not_recorded(dataset):
+            facts["not_recorded"] = list(lost)
+        click.echo(json_document("sweep", facts))
     else:
         click.echo(str(found))
+        if content:
+            click.echo(f"content {content}: that of all stores of these runs", err=True)
     if not dataset.attrs["complete"]:
         click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
     for line in remarks(dataset):
@@ -114,8 +122,13 @@ def remarks(dataset: Any) -> list[str]:
     done = dataset["status"] == DONE
     ran = done.any("seed")
     lines = []
-    stalled = int((ran & ((dataset["stalled"] == 1) | ~done).all("seed")).sum())
-    untrained = ran & ((dataset["updates"] == 0) | ~done).all("seed")
+    lost = not_recorded(dataset)
+    lines += [f"note: {not_recorded_note(lost)}"] if lost else []
+    never = done & False  # of a store that does not say it
+    stopped = dataset["stalled"] == 1 if "stalled" in dataset else never
+    idle = dataset["updates"] == 0 if "updates" in dataset else never
+    stalled = int((ran & (stopped | ~done).all("seed")).sum())
+    untrained = ran & (idle | ~done).all("seed")
     nothing = int(untrained.sum())
     why = "`lagsweep simulate` with such settings says why"
     if stalled:
@@ -124,7 +137,7 @@ def remarks(dataset: Any) -> list[str]:
         lines.append(
             f"note: trained nothing in any run: {nothing:,} of {int(ran.sum()):,} configurations; {why}"
         )
-    halted = ((dataset["stalled"] == 1) | (dataset["updates"] == 0)) & done
+    halted = (stopped | idle) & done
     partly = int((halted.any("seed") & ~(halted | ~done).all("seed")).sum())
     if partly:
         of = f"{partly:,} of {int(ran.sum()):,} configurations"
@@ -134,6 +147,7 @@ def remarks(dataset: Any) -> list[str]:
         first = int(untrained.values.ravel().argmax())
         short = too_short_for_an_update(spec.config(first))
         lines += [f"note: the run is too short in the first of them: {short}"] if short else []
+    lines += [f"note: left out: {reason}" for reason in exclusion_reasons(spec, constraints=False)]
     if spec.custom is not None:
         lines.append(f"note: with rules of your own: {spec.custom.describe()}")
     lines += [f"note: {cut}" for law in spec.length_laws if (cut := cut_note(law))]

@@ -21,6 +21,7 @@ def command(store: Path, as_json: bool, as_csv: bool) -> int:
     STORE is the sweep's folder, or its name's beginning.
     A sweep that is not finished is shown as far as it is.
     """
+    from ..store.folder_content import content_of_folder
     from ..store.store import open_sweep
 
     if as_csv and as_json:
@@ -30,4 +31,4 @@ def command(store: Path, as_json: bool, as_csv: bool) -> int:
 
         click.echo(cells_frame(open_sweep(store)).write_csv(), nl=False)
         return 0
-    return print_result(open_sweep(store), store, as_json=as_json)
+    return print_result(open_sweep(store), store, as_json=as_json, content=content_of_folder(store))

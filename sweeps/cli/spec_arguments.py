@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...kernels.errors import ConfigError, nearest
 
@@ -55,16 +57,109 @@ def spec_from_arguments(
                 "SPEC", "must be given unless flags say what to run", None, "Try aime-cap-lag-cadence."
             )
         return spec_from_sections({}, folder=Path.cwd(), **changes)
+    with _found(source) as path:
+        return read_spec_file(path, **changes)
+
+
+@contextlib.contextmanager
+def _found(source: str) -> Iterator[Path]:
+    """Give the file that an argument names: a path, or a shipped example.
+
+    Raises
+    ------
+    ConfigError
+        If there is neither.
+    """
     path = Path(source)
     if path.exists():
-        return read_spec_file(path, **changes)
+        yield path
+        return
     name = path.name.removesuffix(".toml")
     examples = shipped_examples()
-    if name in examples and (path.parent == Path() or path.parent.name == "examples"):
-        with resources.as_file(examples[name]) as file:
-            return read_spec_file(file, **changes)
-    hint = nearest(name, examples) or f"Shipped examples: {', '.join(sorted(examples))}."
-    raise ConfigError("SPEC", "must be a TOML file or a shipped example", source, hint)
+    if name not in examples or not (path.parent == Path() or path.parent.name == "examples"):
+        raise ConfigError("SPEC", *_not_there(path, name, examples))
+    with resources.as_file(examples[name]) as file:
+        yield file
+
+
+def _not_there(path: Path, name: str, examples: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Say what is wrong with a spec that is no file and no example: rule, value, way out."""
+    shipped = f"Shipped examples: {', '.join(sorted(examples))}."
+    folder = path.parent
+    missing = "must be a file that is there"
+    if path.suffix != ".toml" and path.with_name(f"{path.name}.toml").is_file():
+        return missing, str(path), f"Did you mean '{path}.toml'?"
+    if path.suffix != ".toml" and folder == Path():
+        way_out = nearest(name, examples) or shipped
+        return "must be a TOML file or a shipped example", str(path), way_out
+    if not folder.is_dir():
+        return missing, str(path), f"There is no folder {folder}."
+    others = {one.stem: one.name for one in sorted(folder.glob("*.toml"))}
+    close = get_close_matches(name, others, n=1)
+    if close:
+        return missing, str(path), f"Did you mean {others[close[0]]!r}?"
+    names = ", ".join(list(others.values())[:5])
+    way_out = f"TOML files there: {names}{', …' if len(others) > 5 else ''}." if others else ""
+    return (
+        missing,
+        str(path),
+        way_out or nearest(name, examples) or f"Write it, or name an example. {shipped}",
+    )
+
+
+class Ranges(NamedTuple):
+    """What ``search`` and ``sensitivity`` look at.
+
+    Parameters
+    ----------
+    base : PipelineConfig
+    axes : dict
+        Axis -> values or a range.
+    constraints : list of str
+    name : str
+    """
+
+    base: Any
+    axes: dict[str, Any]
+    constraints: list[str]
+    name: str
+
+
+def ranges_from_argument(
+    source: str | None, *, base_changes: Mapping[str, Any], axis_changes: Mapping[str, Any]
+) -> Ranges:
+    """Read base and axes of a spec file, a shipped example or flags alone, ranges as they are.
+
+    Raises
+    ------
+    ConfigError
+        Naming file, section and key, or the flag; and for sections that lay out points of their own.
+    """
+    from ..spec.reading import read_sections
+
+    if source is None:
+        return _ranges({}, Path.cwd(), base_changes, axis_changes)
+    with _found(source) as path:
+        try:
+            return _ranges(read_sections(path), path.parent, base_changes, axis_changes)
+        except ConfigError as error:
+            raise error.within(f"{path}: ") from None
+
+
+def _ranges(
+    content: Mapping[str, Any], folder: Path, base_changes: Mapping[str, Any], axis_changes: Mapping[str, Any]
+) -> Ranges:
+    from ..spec.reading import checked_keys, read_axes, read_base, section_of, strings_of
+
+    checked_keys(content)
+    for key in ("zip", "points"):
+        if content.get(key):
+            way_out = "Put what varies under [axes]."
+            raise ConfigError(key, "lays out points of its own, which has no meaning here", key, way_out)
+    base = read_base(section_of(content, "base"), folder, base_changes)
+    axes = read_axes(content, folder, axis_changes)
+    name = content.get("name") or (base.preset[0] if base.preset else "sweep")
+    return Ranges(base, axes, strings_of(content, "constraints"), str(name))
 
 
 def _top_changes(options: Mapping[str, Any]) -> dict[str, Any]:

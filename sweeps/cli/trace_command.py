@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ...kernels.errors import ConfigError
-from ..json_text import json_text
+from ..json_text import json_document
 from .config_flags import config_options
 from .custom_argument import custom_option, read_custom
 from .shared import config_from_options, tell_compiling
@@ -74,7 +74,7 @@ def command(store: Path | None, **options: Any) -> int:
         **about,
         **({"replay": verdict} if verdict else {}),
     }
-    click.echo(json_text(facts) if options["as_json"] else _text(facts, verdict))
+    click.echo(json_document("trace", facts) if options["as_json"] else _text(facts, verdict))
     return 0 if same else 1
 
 
@@ -113,7 +113,7 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
 def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
     from ..custom.custom import remember
     from ..spec.carried import config_at
-    from ..store.replay import replay
+    from ..store.replay import refuse_older_model, replay
     from ..store.store import open_sweep
     from ..trace.trace import check_size_before
     from .cell_arguments import read_cell
@@ -135,6 +135,7 @@ def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, d
     remember(read_custom(options["custom"]))
     check_size_before(config, most)
     tell_compiling(config, options["quiet"])
+    refuse_older_model(dataset)
     again = replay(dataset, cell, seed)
     about = {
         "store": str(store),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .cell_arguments import read_cell
 from .custom_argument import custom_option, read_custom
 from .failures import Stopped
@@ -76,10 +76,11 @@ def command(
             "units_done": report.units_done,
             "chunks": report.chunks,
             "runs_checked": report.runs_checked,
+            "content": report.content,
             "findings": [vars(finding) for finding in report.findings],
             **({"repairs": report.repairs} if repair else {}),
         }
-        click.echo(json_text(facts))
+        click.echo(json_document("verify", facts))
     else:
         for finding in report.findings:
             click.echo(str(finding))
@@ -93,7 +94,7 @@ def command(
                 f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
             )
         )
-    for note in report.notes:
+    for note in (*report.notes, *([f"content {report.content}"] if report.content else [])):
         click.echo(f"note: {note}", err=True)
     if report.findings and not repair:
         way_out = shlex.join([program(), "verify", str(store), "--repair"])

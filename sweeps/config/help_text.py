@@ -39,6 +39,17 @@ def level_of(field: FieldInfo) -> int:
     return int(str(extra["level"]))
 
 
+def unit_of(field: str) -> str:
+    """Return the unit of a field by the end of its name; empty where it has none.
+
+    Examples
+    --------
+    >>> unit_of("train_tokens_per_second"), unit_of("max_policy_lag"), unit_of("mode")
+    ('tokens/s', 'versions', '')
+    """
+    return next((unit for ending, unit in _UNITS.items() if field.endswith(ending)), "")
+
+
 def show_fields(model: type[BaseModel]) -> None:
     """Write the fields into the model's docstring, before what it raises, and into its signature."""
     shown = {
@@ -47,7 +58,7 @@ def show_fields(model: type[BaseModel]) -> None:
     }
     lines = ["Parameters", "----------"]
     for name, field in model.model_fields.items():
-        unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), None)
+        unit = unit_of(name)
         facts = [f"default {shown[name]!r}", *([unit] if unit else []), LAYERS[level_of(field)]]
         lines += [f"{name} : {', '.join(facts)}", f"    {field.description}"]
     section = "\n".join(f"    {line}" for line in lines)

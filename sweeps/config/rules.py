@@ -17,6 +17,37 @@ if TYPE_CHECKING:
     from .config import PipelineConfig
 
 
+class NoEffect(Finding):
+    """A value that was given and that has no effect beside the others.
+
+    In a single configuration it is refused; a sweep leaves it out of the cells in which it is one.
+    """
+
+
+# The fields that can be without an effect, so that most configurations need not be looked at.
+_MAY_BE_IDLE = (
+    "decode_tokens_per_second",
+    "decode_slowdown_per_rollout",
+    "reprefill_tokens_per_second",
+    "resume_seconds",
+    "evaluation_seconds",
+    "evaluation_stops_generation",
+    "admit",
+    "queue_order",
+    "max_queue_groups",
+    "one_batch_at_a_time",
+    "redraw_on_requeue",
+)
+
+
+def without_effect(config: PipelineConfig) -> list[str]:
+    """Name the fields off their default that have no effect beside the others."""
+    fields = type(config).model_fields
+    if all(getattr(config, name) == fields[name].default for name in _MAY_BE_IDLE):
+        return []
+    return [finding.field for finding in contradictions(config) if isinstance(finding, NoEffect)]
+
+
 def contradictions(config: PipelineConfig) -> list[Finding]:
     """List every contradiction between fields; empty when there is none."""
     return [
@@ -104,9 +135,9 @@ def _reserve(config: PipelineConfig) -> list[Finding]:
     return []
 
 
-def _needs(config: PipelineConfig, name: str, what: str, setting: str) -> Finding:
+def _needs(config: PipelineConfig, name: str, what: str, setting: str) -> NoEffect:
     value: Any = getattr(config, name)
-    return Finding(name, f"has an effect with {what} only", value, f"Set {setting} or leave it out.")
+    return NoEffect(name, f"has an effect with {what} only", value, f"Set {setting} or leave it out.")
 
 
 def _level_2(config: PipelineConfig) -> list[Finding]:
@@ -176,20 +207,12 @@ REPLACED_BY_ENGINE = (
 )
 
 
-def without_effect(config: PipelineConfig) -> list[str]:
-    """Name the fields that were given, off their default, and have no effect beside an engine."""
-    if config.engine is None:
-        return []
-    given = (name for name in REPLACED_BY_ENGINE if name in config.model_fields_set)
-    return [name for name in given if getattr(config, name) != type(config).model_fields[name].default]
-
-
-def cache_is_too_small(config: PipelineConfig) -> bool:
-    """Tell whether an engine's cache cannot hold one rollout of the longest response."""
+def missing_cache_tokens(config: PipelineConfig) -> int:
+    """Tell by how many tokens an engine's cache is too small for one rollout of the longest response."""
     engine = config.engine
     if engine is None or engine.kv_cache_tokens is None:
-        return False
-    return engine.kv_cache_tokens < config.prompt_tokens + config.response_length.maximum
+        return 0
+    return max(0, config.prompt_tokens + config.response_length.maximum - engine.kv_cache_tokens)
 
 
 def _engine(config: PipelineConfig) -> list[Finding]:
@@ -197,21 +220,25 @@ def _engine(config: PipelineConfig) -> list[Finding]:
     engine = config.engine
     if engine is None:
         return []
-    found = [
-        Finding(
+    fields = type(config).model_fields
+    found: list[Finding] = [
+        NoEffect(
             name,
             "has no effect beside an engine, whose steps say how fast it decodes and prefills",
             getattr(config, name),
             "Drop one of the two.",
         )
-        for name in without_effect(config)
+        for name in REPLACED_BY_ENGINE
+        if getattr(config, name) != fields[name].default
     ]
     longest = config.prompt_tokens + config.response_length.maximum
-    if cache_is_too_small(config):
+    missing = missing_cache_tokens(config)
+    if missing:
         found.append(
             Finding(
                 "engine.kv_cache_tokens",
-                f"must hold one rollout: at least {longest}, prompt_tokens and the longest response",
+                f"must hold one rollout: at least {longest}, prompt_tokens and the longest response, "
+                f"{missing} more than it does",
                 engine.kv_cache_tokens,
                 "Raise it, or cut the length law.",
             )
@@ -305,7 +332,7 @@ def _queue(config: PipelineConfig) -> list[Finding]:
     counted = config.queue_overflow != "block"
     if counted != (config.max_queue_groups is not None):
         found.append(
-            Finding(
+            (Finding if counted else NoEffect)(
                 "max_queue_groups",
                 "belongs to queue_overflow 'drop_oldest' and 'hold'",
                 config.max_queue_groups,

@@ -7,7 +7,8 @@ is the kernels'; with nothing custom nothing is asked.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,9 @@ class CustomRun(GeneralRun):
             else:
                 return status
             self.held.asked[0].answer = answer
+
+    def _beginning(self, config: PipelineConfig) -> Callable[..., GeneralRun]:
+        return partial(CustomRun, config, self.custom)
 
     def _admits(self, copies: Custom) -> int:
         answer = copies.admits(AdmissionState(*self.held.admission_state[0].item()))

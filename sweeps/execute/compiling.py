@@ -8,6 +8,7 @@ import numpy as np
 
 from ..config.config import PipelineConfig
 from ..runs.many import simulate_batch
+from ..spec.cells import unchecked_config
 from .progress import Progress, duration
 
 COMPILING = "compiling the kernels; this happens once and takes ten seconds to a minute"
@@ -19,7 +20,7 @@ def compile_first(config: PipelineConfig, progress: Progress) -> float:
     Parameters
     ----------
     config : PipelineConfig
-        Any cell of the sweep.
+        Any cell of the sweep, or its base.
     progress : Progress
         Told before and after.
 
@@ -33,7 +34,9 @@ def compile_first(config: PipelineConfig, progress: Progress) -> float:
 
     progress.note(COMPILING)
     began = time.perf_counter()
-    simulate_batch([config.replace(stop_after_updates=1)], np.zeros(1, np.uint64))
+    # A sweep's base may hold what has an effect in other cells only; that is left out here as in a cell.
+    one_update = unchecked_config(config, {"stop_after_updates": 1})
+    simulate_batch([one_update], np.zeros(1, np.uint64))
     seconds = time.perf_counter() - began
     progress.note(f"compiled in {duration(seconds)}")
     return seconds

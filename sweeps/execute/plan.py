@@ -9,8 +9,8 @@ sweep's own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +25,7 @@ from ..spec.identity import cell_ids
 from ..spec.spec import SweepSpec
 from ..spec.stopping import FIRST_LOOK, reported_metrics
 from ..spec.windows import windows_of
-from .units import EVENT_SECONDS, Layout, choose_chunks, default_unit_runs
+from .units import EVENT_SECONDS, MOST_UNIT_RUNS, Layout, choose_chunks, default_unit_runs
 
 CELLS = "cells"
 BASELINE = "baseline"
@@ -59,6 +59,8 @@ class Part:
     windows : Windows
     custom : CustomIdentity, optional
         Which rules and metrics of the user's own its runs have.
+    unrecorded : frozenset of str
+        Metrics that are not kept: a store from before they were has none for what is added to it either.
     """
 
     name: str
@@ -72,11 +74,13 @@ class Part:
     keep_lag_counts: bool
     windows: Windows = NO_WINDOWS
     custom: CustomIdentity | None = None
+    unrecorded: frozenset[str] = frozenset()
 
     @property
     def variables(self) -> tuple[Metric, ...]:
-        """Its metrics, and those of windows where it has some."""
-        return (*self.metrics, *(WINDOW_METRICS if self.windows.count else ()))
+        """The metrics that are kept, and those of windows where it has some."""
+        all_of_them = (*self.metrics, *(WINDOW_METRICS if self.windows.count else ()))
+        return tuple(metric for metric in all_of_them if metric.name not in self.unrecorded)
 
     def tail_of(self, variable: str) -> tuple[int, ...]:
         """Return the sizes of a variable's dimensions after the seeds: lags, or windows."""
@@ -106,9 +110,11 @@ class Part:
 
     def with_chunks(self, chunks: Sequence[int]) -> Part:
         """Return the same part cut into other units."""
-        layout = Layout(self.layout.shape, tuple(chunks))
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Part(**{**fields, "layout": layout})
+        return replace(self, layout=Layout(self.layout.shape, tuple(chunks)))
+
+    def without(self, metrics: Iterable[str]) -> Part:
+        """Return the same part that keeps no values of some metrics."""
+        return replace(self, unrecorded=frozenset(metrics))
 
 
 def plan_parts(spec: SweepSpec, unit_runs: int | None = None) -> list[Part]:
@@ -193,11 +199,16 @@ def guessed_run_seconds(base: PipelineConfig, design: Design) -> float:
 
 def wanted_unit_runs(spec: SweepSpec) -> int:
     """Choose how many runs a unit has: about two seconds of work, and rows that fit well into memory."""
-    runs = default_unit_runs(guessed_run_seconds(spec.base, spec.design))
-    if spec.tables or spec.masks:
-        # A run has about two events a rollout; batches have fewer rows, but then there is room.
-        runs = min(runs, max(1, int(UNIT_ROWS / max(1.0, 2 * guessed_rollouts(spec.base, spec.design)))))
-    return runs
+    return min(default_unit_runs(guessed_run_seconds(spec.base, spec.design)), most_unit_runs(spec))
+
+
+def most_unit_runs(spec: SweepSpec) -> int:
+    """Tell how many runs a unit may have, that its values and its rows fit well into memory."""
+    if not (spec.tables or spec.masks):
+        return MOST_UNIT_RUNS
+    # A run has about two events a rollout; batches have fewer rows, but then there is room.
+    rows = max(1.0, 2 * guessed_rollouts(spec.base, spec.design))
+    return min(MOST_UNIT_RUNS, max(1, int(UNIT_ROWS / rows)))
 
 
 def total_runs(parts: Sequence[Part]) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 Box = tuple[tuple[int, int], ...]
 
 SHORT_UNIT_RUNS = 40_000  # with it, 25 metrics of a million runs are written in under a second
+MOST_UNIT_RUNS = 100_000
 UNIT_SECONDS = 2.0  # a unit of longer runs: about what may be lost by a kill, per thread
 EVENT_SECONDS = 60e-9  # order of magnitude of one event on one core
 SHARED_SEEDS = 16  # seeds of a unit, at least, where all cells do not fit
@@ -113,8 +114,9 @@ def default_unit_runs(run_seconds: float) -> int:
     >>> default_unit_runs(2e-5), default_unit_runs(1e-3)
     (100000, 2000)
     """
-    fitting = int(UNIT_SECONDS / max(run_seconds, 1e-9))
-    return max(1, min(fitting, 100_000)) if run_seconds > UNIT_SECONDS / SHORT_UNIT_RUNS else 100_000
+    if run_seconds <= UNIT_SECONDS / SHORT_UNIT_RUNS:
+        return MOST_UNIT_RUNS
+    return max(1, min(int(UNIT_SECONDS / run_seconds), MOST_UNIT_RUNS))
 
 
 def choose_chunks(cell_shape: Sequence[int], seeds: int, unit_runs: int) -> tuple[int, ...]:

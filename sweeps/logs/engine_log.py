@@ -156,9 +156,6 @@ def read_engine_log(
     )
 
 
-read_engine_samples = read_engine_log
-
-
 def _kept_rows(raw: RawTable, where: Any) -> RawTable:
     wanted = mapping_of("where", where, "Give column names and the text of the rows to keep.")
     frame = raw.frame

@@ -137,9 +137,6 @@ def read_step_log(
     return _joined(stacks, tuple(str(path) for path in paths))
 
 
-read_steps = read_step_log
-
-
 def _paths(given: Any) -> list[Any]:
     paths = [given] if isinstance(given, str | os.PathLike) else given
     if not isinstance(paths, Iterable):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..charts.panels import HEATMAP_METRICS
 from ..checks import confidence_of, flag_of, sweep_dataset, text_of
 from ..files import write_atomically
-from ..json_text import json_text
+from ..json_text import json_document
+from ..results.cells import not_recorded
 from ..results.frontier import THROUGHPUT
 from ..results.words import metric_title
 from .content import gather
@@ -119,7 +120,11 @@ def _page(content: Content, figures: Sequence[Figure]) -> bytes:
     from .sections import cell_labels, report_values
 
     heatmaps = [figure for figure in figures if isinstance(figure, Heatmaps)]
-    small = {"Along each axis": "along-", "Where time and tokens go": "where-"}
+    small = {
+        "Along each axis": "along-",
+        "Where time and tokens go": "where-",
+        "Engines over time": "engines-",
+    }
     return linked_page(
         "report.html",
         f"{content.spec.name} · lagsweep report",
@@ -131,7 +136,11 @@ def _page(content: Content, figures: Sequence[Figure]) -> bytes:
             for figure in heatmaps
             for metric, domain in figure.panels[0].domains.items()
         },
-        metrics={metric: metric_title(metric) for metric in HEATMAP_METRICS},
+        metrics={
+            metric: metric_title(metric)
+            for metric in HEATMAP_METRICS
+            if metric not in not_recorded(content.ds)
+        },
         groups=[
             (title, [figure for figure in figures if figure.name.startswith(beginning)])
             for title, beginning in small.items()
@@ -146,6 +155,7 @@ def _scale_end(metric: str, value: float) -> str:
 
 def report_facts(report: Report) -> str:
     """Return what was written as one line of JSON."""
-    return json_text(
-        {"page": str(report.page), "bytes": report.bytes, "images": [str(path) for path in report.images]}
+    return json_document(
+        "report",
+        {"page": str(report.page), "bytes": report.bytes, "images": [str(path) for path in report.images]},
     )

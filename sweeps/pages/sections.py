@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..recommend.text import bound_sentence, question
-from ..results.cells import cell_coordinates
+from ..results.cells import cell_coordinates, not_recorded, not_recorded_note
 from ..results.commands import Commands
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.frontier_table import halted_text
 from ..results.numbers import digits_for, fixed, missing, number, percent_interval, with_half_width
 from ..results.words import axis_words, describe_settings, short_label
 from ..runs.status import FAILED
+from ..spec.exclusions import exclusion_reasons
 from ..spec.writing import spec_to_toml
 from .content import EFFECTIVE, Content
 from .page import Table
@@ -200,12 +201,28 @@ def _frontier(content: Content) -> tuple[Sentences, Table | None]:
         lines.append([str(one.number), *(number(row[name]) for name in axes), *figures])
     cells = [*([] if found.baseline is None else [None]), *(one.cell for one in content.shown)]
     caption = (
-        f"{found.on_frontier().height:,} of {found.configurations:,} configurations are on the frontier of "
-        "throughput and ESS: no other has more of both. Shown are those that differ, and the choice; ± is "
+        f"{_on_frontier(content)} Shown are those that differ, and the choice; ± is "
         f"the half width of the {content.confidence:.0%} Student interval over seeds. A row that you pick "
         "lights up in the charts."
     )
     return [("dim", caption)], Table(header, lines, cells, content.best.cell)
+
+
+def _on_frontier(content: Content) -> str:
+    """Say how many configurations are on the frontier, and of what."""
+    found = content.found
+    nobody = " and ".join(axis_words(name).title.partition(",")[0] for name in found.scenario_axes)
+    if found.alone:
+        return f"Nobody chooses {nobody}, of which each configuration has a value of its own: none compares."
+    counted = f"{found.on_frontier().height:,} of {found.configurations:,} configurations are on"
+    if not found.scenarios:
+        return f"{counted} the frontier of throughput and ESS: no other has more of both."
+    shown, total = len(content.scenarios), len(found.scenarios)
+    rest = f" {shown} of the {total} scenarios are shown." if shown < total else ""
+    return (
+        f"Nobody chooses {nobody}: each of its {total} values is a scenario with a frontier of its own. "
+        f"{counted} one: no other of the scenario has more of both throughput and ESS.{rest}"
+    )
 
 
 def _row_figures(row: dict[str, Any], found: Any, digits: dict[str, int]) -> list[str]:
@@ -231,8 +248,7 @@ def _failures(content: Content) -> dict[str, Any]:
     counts = [f"{status[name]:,} {name}" for name in ("failed", "excluded", "not run") if status[name]]
     found["sentences"] = [("", f"Runs: {', '.join(counts)}.")]
     if status["excluded"]:
-        rules = ", ".join(content.spec.constraints) or "the spec"
-        found["sentences"].append(("", f"Excluded cells break a constraint: {rules}."))
+        found["sentences"] += [("", f"Left out: {reason}.") for reason in exclusion_reasons(content.spec)]
     if "reason" in content.ds and status["failed"]:
         reasons = content.ds["reason"].values.reshape(-1, content.ds.sizes["seed"])
         failed = np.argwhere(content.ds["status"].values.reshape(reasons.shape) == FAILED)
@@ -284,6 +300,8 @@ def _provenance(content: Content) -> dict[str, Any]:
         if name in attributes
     ]
     own = [f"Rules of the user's own: {spec.custom.describe()}"] if spec.custom else []
+    lost = not_recorded(content.whole)
+    own += [not_recorded_note(lost).capitalize()] if lost else []
     base = {name: value for name, value in spec.to_plain()["base"].items() if name != "response_length"}
     return {
         "fingerprint": attributes.get("fingerprint", spec.fingerprint),

@@ -365,8 +365,8 @@ PRESETS: tuple[Preset, ...] = (
         "tinker",
         "tinker-cookbook async",
         "thinking-machines-lab/tinker-cookbook",
-        "9dfcc3a",
-        "2026-08-19",
+        "0324fc1",
+        "2026-07-13",
         (
             Knob("max_steps_off_policy", 1, "oldest age trained, in steps", 0),
             Knob("sampling_steps_ahead", None, "batches that may start ahead; none: 1 at most", 0),
@@ -382,7 +382,9 @@ PRESETS: tuple[Preset, ...] = (
         lambda workload, max_steps_off_policy, **rest: max_steps_off_policy,
         "typical",
         (
-            "pace was read at 0324fc1 (pull request 822), where sampling_steps_ahead is pipeline_depth",
+            "0324fc1 and the date are of pull request 822, which calls sampling_steps_ahead pipeline_depth; "
+            "the main branch (9dfcc3a, 2026-08-19) had stale_groups = requeue",
+            "the trainer waits for the new sampler before its next step (set publication_blocks_trainer)",
             "pace: the wait, before a step, for rollouts that reach their largest age in it: a straggler may "
             "pass the bound here; with requeue the bound is hard",
             "it has no default for max_steps_off_policy: 1 is this preset's choice",

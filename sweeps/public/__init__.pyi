@@ -63,6 +63,7 @@ from .sweeps.logs.engine_samples_fit import (
 from .sweeps.logs.step_log import StepLog as StepLog, read_step_log as read_step_log
 from .sweeps.pages.engine import write_engine_page as write_engine_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
+from .sweeps.pages.sensitivity import write_sensitivity_page as write_sensitivity_page
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
     all_presets as all_presets,
@@ -80,6 +81,7 @@ from .sweeps.results.frontier import (
     frontier as frontier,
     paired_difference as paired_difference,
 )
+from .sweeps.results.token_versions import token_version_ess as token_version_ess
 from .sweeps.runs.diagnosis import (
     PhaseBounds as PhaseBounds,
     constraint_intervals as constraint_intervals,
@@ -98,6 +100,9 @@ from .sweeps.runs.simulate import (
     simulate_pipeline as simulate_pipeline,
     start_run as start_run,
 )
+from .sweeps.search.result import SearchResult as SearchResult
+from .sweeps.search.search import search as search
+from .sweeps.search.sensitivity import Sensitivity as Sensitivity, sensitivity as sensitivity
 from .sweeps.spec.carried import config_at as config_at
 from .sweeps.spec.spec import SweepSpec as SweepSpec
 from .sweeps.store.map_runs import map_runs as map_runs

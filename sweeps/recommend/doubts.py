@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.errors import ConfigError
+from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..config.config import AXIS_FIELDS
 from ..results.cells import cell_values
 from ..results.commands import Commands
 from ..results.frontier import THROUGHPUT
 from ..results.numbers import number, signed_percent
 from ..results.words import describe_settings
+from ..runs.engine_remarks import engine_remarks
 from ..runs.status import FAILED, NOT_RUN
-from ..spec.axes import PRESET_PREFIX, checked_value
+from ..spec.axes import checked_value
 from ..spec.carried import spec_of
+from ..spec.cells import checked_config
 from .compare import PRACTICALLY_EQUAL, Comparison
 from .parts import Alternative, BoundReport, Doubt
 
@@ -51,6 +55,7 @@ def doubts_about(
     if comparison is None:
         return (*found, _nothing_admissible(table, reports, spec, more))
     found += _halted(table, comparison, ties)
+    found += _engines(ds, table, comparison, spec)
     if ds.sizes["seed"] < 2:
         found.append(
             Doubt(
@@ -232,6 +237,19 @@ def _halted(table: ChoiceTable, comparison: Comparison, ties: Sequence[Alternati
     return found
 
 
+def _engines(ds: xarray.Dataset, table: ChoiceTable, comparison: Comparison, spec: SweepSpec) -> list[Doubt]:
+    """Say what holds the engines of the choice back."""
+    row = int(table.places[comparison.choice][0])
+    config = spec.config(row)
+    if config.engine is None or "decode_steps" not in ds:
+        return []
+    names = [name for name in METRIC_BY_NAME if name in ds]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a mean of nothing is NaN
+        metrics = {name: float(np.nanmean(cell_values(ds, name)[row])) for name in names}
+    return [Doubt(f"At the choice {remark}.") for remark in engine_remarks(config, metrics)]
+
+
 def _next_value(
     spec: SweepSpec, column: np.ndarray, row: int, table: ChoiceTable, axis: str, direction: int
 ) -> Any:
@@ -252,7 +270,7 @@ def _next_value(
         checked_value(field, candidate, axis)
         settings = {AXIS_FIELDS.get(n, n): table.axes[n][row].item() for n in table.setting_axes}
         plain = {n: v for n, v in settings.items() if not isinstance(v, str)} | {field: candidate}
-        config = spec.base.replace(**{n.removeprefix(PRESET_PREFIX): v for n, v in plain.items()})
+        config = checked_config(spec.base, plain)
     except ConfigError:
         return None
     # A cap below a batch stalls sooner or later.

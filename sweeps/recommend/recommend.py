@@ -26,7 +26,7 @@ from ...kernels.errors import ConfigError
 from ...kernels.intervals import mean_interval
 from ..checks import RealNumber, WholeNumber, checked, confidence_of, path_of, sweep_dataset, text_of
 from ..json_text import plain_data
-from ..results.cells import cell_values
+from ..results.cells import recorded_values
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.shares import time_shares
 from ..spec.carried import spec_of
@@ -170,7 +170,7 @@ def recommend(
     sweep_dataset(ds)
     if store is not None:
         path_of("store", store)
-    bounds = _bounds(min_ess, max_lag)
+    bounds = bounds_of(min_ess, max_lag)
     table = choice_table(ds, objective, sense, bounds, scenarios, checked)
 
     candidates = candidates_of(table, table.admissible())
@@ -239,7 +239,14 @@ def _share(value: Any, name: str) -> float:
     return share
 
 
-def _bounds(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
+def bounds_of(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
+    """Check the bounds of a choice.
+
+    Raises
+    ------
+    ConfigError
+        For a bound out of range.
+    """
     found = []
     if min_ess is not None:
         found.append(Bound("min_ess", ESS, _share(min_ess, "min_ess")))
@@ -255,7 +262,8 @@ def _figures(ds: xarray.Dataset, row: int, confidence: float) -> dict[str, float
 
     figures: dict[str, float] = {}
     names = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
-    values = {name: cell_values(ds, name)[row] for name in (*names, MAX_LAG, "updates", "trained_rollouts")}
+    beside = (*names, MAX_LAG, "updates", "trained_rollouts")
+    values = {name: recorded_values(ds, name)[row] for name in beside}
     for name in names:
         mean, half = mean_interval(values[name], confidence)
         figures[name], figures[f"{name}_half_width"] = float(mean), float(half)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..results.numbers import digits_for, fixed, missing, percent_interval, with_half_width
 from ..results.text import grid_with_settings, terminal_width, wrapped
-from ..results.words import describe_settings
+from ..results.words import CAUSES, describe_settings
 
 if TYPE_CHECKING:
     from .parts import Alternative, BoundReport
@@ -181,6 +181,7 @@ def _limits(result: Recommendation) -> str:
             if share >= 0.0005
         ]
         lines.append(wrapped(f"{part}: {', '.join(shown) or 'nothing ran'}", "    ", "  "))
+    lines += [f"  {part}: not recorded" for part in CAUSES if part not in result.limits]
     return "\n".join(lines)
 
 

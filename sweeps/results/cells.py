@@ -6,7 +6,7 @@ probable error of a mean", Biometrika 6, 1908).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import xarray
 
 DONE = 1
+NOT_RECORDED = "not_recorded"  # attribute of a dataset: metrics that its store was made without
+_MOST_NAMED = 5
 
 
 def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
@@ -32,10 +34,13 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     Raises
     ------
     ConfigError
-        For an unknown metric; the nearest known one is named.
+        For an unknown metric, the nearest known one is named; for one that the store was made without.
     """
     _check_seeds(ds)
     text_of("metric", metric, "Name a metric of the dataset.")
+    if metric in not_recorded(ds):
+        way_out = "Run the sweep anew, or all of it again with --rerun."
+        raise ConfigError("metric", "is not recorded: the store was made without it", metric, way_out)
     if metric not in ds.data_vars or ds[metric].dims[-1:] != ("seed",):
         known = [str(name) for name in ds.data_vars if ds[name].dims and ds[name].dims[-1] == "seed"]
         raise ConfigError("metric", "must be one of the dataset's", metric, nearest(metric, known))
@@ -44,13 +49,47 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
 
 
+def recorded_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
+    """Return a metric as :func:`cell_values` does, NaN throughout where its store was made without it.
+
+    For what stands beside an answer; an answer itself is not made from what is not there.
+    """
+    if metric in not_recorded(ds):
+        return np.full((ds["cell"].size, ds.sizes["seed"]), np.nan)
+    return cell_values(ds, metric)
+
+
+def not_recorded(ds: xarray.Dataset) -> tuple[str, ...]:
+    """Name the variables that a dataset's store was made without.
+
+    Examples
+    --------
+    >>> import xarray
+    >>> not_recorded(xarray.Dataset(attrs={"not_recorded": "mean_lag syncs"}))
+    ('mean_lag', 'syncs')
+    """
+    return tuple(str(ds.attrs.get(NOT_RECORDED, "")).split())
+
+
+def not_recorded_note(names: Sequence[str]) -> str:
+    """Say which metrics a store was made without.
+
+    Examples
+    --------
+    >>> not_recorded_note(["mean_lag", "syncs"])
+    'not recorded in it: mean_lag, syncs'
+    """
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"not recorded in it: {', '.join(names[:_MOST_NAMED])}{more}"
+
+
 def halted_runs(ds: xarray.Dataset) -> np.ndarray:
     """Tell which runs that were done stalled or trained nothing: bool (cells, seeds)."""
-    updates = cell_values(ds, "updates")
+    updates = recorded_values(ds, "updates")
     halted = updates == 0
     if "stalled" in ds:  # else of a selection of variables
         halted |= cell_values(ds, "stalled") == 1
-    return np.asarray(halted & ~np.isnan(updates))
+    return np.asarray(halted)
 
 
 def _check_seeds(ds: xarray.Dataset) -> None:

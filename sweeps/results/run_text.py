@@ -133,6 +133,7 @@ def _lags(result: PipelineResult) -> list[str]:
 
 def _notes(result: PipelineResult) -> list[str]:
     from ..runs.diagnosis import explain_stall, too_short_for_an_update
+    from ..runs.engine_remarks import engine_remarks
 
     config = result.config
     halt = explain_stall(config, result)
@@ -141,6 +142,8 @@ def _notes(result: PipelineResult) -> list[str]:
         short = too_short_for_an_update(config)
         why = f": {short}" if short else ", so there is nothing to average"
         notes.append(f"No update completed in the measured time{why}.")
+    if not halt:
+        notes += [f"Engines: {remark}." for remark in engine_remarks(config, result.metrics)]
     cut = cut_note(config.response_length)
     if cut:
         notes.append(f"{cut}.")

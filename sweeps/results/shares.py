@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...kernels.intervals import mean_interval
 from ..runs.status import DONE
-from .frontier import cell_values, mean_interval
+from .cells import not_recorded, recorded_values
 from .words import CAUSES
 
 if TYPE_CHECKING:
     import xarray
+
+# What a group is worked out from, beside its causes.
+_WHOLE = {
+    "trainer": ("trainer_utilization",),
+    "slots": ("rollout_utilization",),
+    "tokens": ("generated_tokens",),
+}
 
 
 def time_shares(ds: xarray.Dataset, rows: Sequence[int]) -> list[dict[str, dict[str, float]]]:
@@ -32,22 +40,36 @@ def time_shares(ds: xarray.Dataset, rows: Sequence[int]) -> list[dict[str, dict[
     -------
     list of dict
         Per cell ``{"trainer": …, "slots": …, "tokens": …}``, each a mapping from a name to a share; the
-        shares of one mapping sum to 1, or are NaN where nothing ran.
+        shares of one mapping sum to 1, or are NaN where nothing ran. A group is left out where the store
+        was made without a part of it.
     """
-    return shares_of(lambda name: cell_values(ds, name)[list(rows)], set(ds.data_vars), len(rows))
+    read = lambda name: recorded_values(ds, name)[list(rows)]  # noqa: E731
+    return _without_lost(shares_of(read, set(ds.data_vars), len(rows)), not_recorded(ds))
+
+
+def _without_lost(
+    shares: list[dict[str, dict[str, float]]], lost: Sequence[str]
+) -> list[dict[str, dict[str, float]]]:
+    """Leave out the groups of which a part is not recorded: what is left of them would not be the whole."""
+    gone = {group for group, parts in CAUSES.items() if not {*parts, *_WHOLE[group]}.isdisjoint(lost)}
+    return [{group: parts for group, parts in one.items() if group not in gone} for one in shares]
 
 
 def baseline_shares(ds: xarray.Dataset) -> dict[str, dict[str, float]]:
     """Return the shares of the sequential baseline that was run beside the cells."""
     done = ds["baseline_status"].values == DONE
+    lost = [name.removeprefix("baseline_") for name in not_recorded(ds) if name.startswith("baseline_")]
+    nothing = np.full(done.shape, np.nan)
 
     def read(name: str) -> np.ndarray:
-        return np.where(done, ds[f"baseline_{name}"].values.astype(np.float64), np.nan).reshape(1, -1)
+        values = nothing if name in lost else ds[f"baseline_{name}"].values.astype(np.float64)
+        return np.where(done, values, np.nan).reshape(1, -1)
 
-    shares = shares_of(read, {"level 1"}, 1)[0]
-    slots = CAUSES["slots"]
-    idle = shares["slots"].pop(slots["slots_token_cap_seconds"].words)
-    shares["slots"][slots["slots_sequential_seconds"].words] = idle
+    shares = _without_lost(shares_of(read, {"level 1"}, 1), lost)[0]
+    if "slots" in shares:
+        slots = CAUSES["slots"]
+        idle = shares["slots"].pop(slots["slots_token_cap_seconds"].words)
+        shares["slots"][slots["slots_sequential_seconds"].words] = idle
     return shares
 
 

@@ -91,14 +91,16 @@ METRICS = {
 
 
 def axis_words(name: str) -> AxisWords:
-    """Name an axis; a knob goes without the word that marks it as one.
+    """Name an axis; of a knob or an engine's field its last part.
 
     Examples
     --------
     >>> axis_words("queue_cap").title, axis_words("preset.max_staleness").phrase
     ('queue cap, tokens', 'max staleness')
+    >>> axis_words("engine.max_running").short
+    'engine max running'
     """
-    plain = name.removeprefix("preset.").replace("_", " ")
+    plain = name.removeprefix("preset.").replace("engine.", "engine ").replace("_", " ")
     return AXES.get(name) or AxisWords(plain, plain, _SHORT_FIELDS.get(name, plain))
 
 

@@ -17,6 +17,7 @@ from ...kernels.errors import ConfigError
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
 from ..laws.lengths import LengthLaw
+from .engine_remarks import engine_remarks
 from .result import PipelineResult, Row
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def _conflict(config: PipelineConfig, result: PipelineResult) -> str:
             f"sync_every_updates ({config.sync_every_updates}) publishes too seldom for max_policy_lag "
             f"({config.max_policy_lag}): every rollout is too old before the next version is published"
         )
-    return _waits(config, result, last, batch)
+    held_back = engine_remarks(config, result.metrics)
+    return "; ".join([_waits(config, result, last, batch), *held_back[:1]])
 
 
 def _closed_admission(config: PipelineConfig, last: Row, batch: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -141,7 +142,13 @@ class GeneralRun(Run):
         ticks = self._close(np.zeros(1, self.REPORT))
         details = general_details(core.config, self.held.histograms, *ticks)
         columns = core._columns | self._engine_columns()
-        return GeneralResult(core.config, core.metrics, core.lag_counts, columns, details=details)
+        result = GeneralResult(core.config, core.metrics, core.lag_counts, columns, details=details)
+        result.begin_again = self._beginning(core.config)
+        return result
+
+    def _beginning(self, config: PipelineConfig) -> Callable[..., GeneralRun]:
+        """Return what begins this run anew, given what to record."""
+        return partial(GeneralRun, config)
 
     def _engine_columns(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what each engine did, by the names of the metrics; nothing without engines."""

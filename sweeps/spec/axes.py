@@ -149,6 +149,11 @@ def is_whole(field: str) -> bool:
     return annotation is int or int in [getattr(part, "__origin__", part) for part in get_args(annotation)]
 
 
+def knob_may_be_whole(field: str) -> bool:
+    """Tell whether a knob may be a whole number only: no preset's default of it is a fraction."""
+    return not any(isinstance(knob.default, float) for knob in _knobs(field))
+
+
 def read_none(field: str, value: Any) -> Any:
     """Turn the text ``none`` into None where the field allows it (TOML has no null)."""
     return None if isinstance(value, str) and value == "none" and allows_none(field) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import Counted, checked
 from ..config.config import PipelineConfig, as_engine
-from ..config.rules import cache_is_too_small, contradictions, without_effect
+from ..config.rules import NoEffect, contradictions, without_effect
 from .axes import PRESET_PREFIX, checked_value, engine_field, field_of_axis, identity, label, nearly
 
 if TYPE_CHECKING:
@@ -20,18 +20,62 @@ if TYPE_CHECKING:
 
 
 def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
-    """Copy a configuration with values that have been checked one by one already."""
+    """Copy a configuration with values that have been checked one by one already.
+
+    What the base gives for other cells, and has no effect in this one, is left out.
+    """
+    return _config_and_idle(base, changes)[0]
+
+
+def checked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
+    """Copy a configuration as a cell has it.
+
+    Raises
+    ------
+    ConfigError
+        If its settings contradict each other.
+    """
+    made = unchecked_config(base, changes)
+    found = contradictions(made)
+    if found:
+        raise ConfigError(*found)
+    return made
+
+
+def _config_and_idle(base: PipelineConfig, changes: Mapping[str, Any]) -> tuple[PipelineConfig, set[str]]:
+    """Build a cell's configuration, and name what the base gives without an effect in it."""
     changes = _with_engine(base, changes)
-    if base.preset is None:
-        fields = dict(changes)
-        if fields.get("batch_groups") is not None and "batch_tokens" not in base.model_fields_set:
-            fields.setdefault("batch_tokens", None)  # as a new configuration does
-        made = base.model_copy(update=fields)
-        # What the base gives for other cells, and has no effect in this one, is left out.
-        idle = [name for name in without_effect(made) if name not in changes]
-        defaults = {name: PipelineConfig.model_fields[name].default for name in idle}
-        return made.model_copy(update=defaults) if idle else made
-    return base.replace(**{name.removeprefix(PRESET_PREFIX): value for name, value in changes.items()})
+    if base.preset is not None:
+        fields = {name.removeprefix(PRESET_PREFIX): value for name, value in changes.items()}
+        return _of_preset(base, base.preset[1], fields)
+    fields = dict(changes)
+    if fields.get("batch_groups") is not None and "batch_tokens" not in base.model_fields_set:
+        fields.setdefault("batch_tokens", None)  # as a new configuration does
+    made, left_out = base.model_copy(update=fields), set()
+    while idle := [name for name in without_effect(made) if name not in changes]:
+        left_out.update(idle)
+        made = made.model_copy(update=_defaults_of(idle))
+    return made, left_out
+
+
+def _of_preset(
+    base: PipelineConfig, given: Mapping[str, Any], fields: dict[str, Any]
+) -> tuple[PipelineConfig, set[str]]:
+    """Build a cell of a preset or a system; a default stands for what has no effect."""
+    left_out: set[str] = set()
+    while True:
+        try:
+            return base.replace(**fields, **_defaults_of(left_out)), left_out
+        except ConfigError as error:
+            found = {finding.field for finding in error.findings if isinstance(finding, NoEffect)}
+            idle = (found & set(given)) - set(fields) - left_out
+            if not idle:
+                raise
+            left_out |= idle
+
+
+def _defaults_of(names: Iterable[str]) -> dict[str, Any]:
+    return {name: PipelineConfig.model_fields[name].default for name in names}
 
 
 def _with_engine(base: PipelineConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,36 +105,28 @@ def configs_of(
 
 
 def contradicting_cells(spec: SweepSpec) -> list[tuple[str, Finding]]:
-    """List the cells whose settings contradict each other, excluded ones apart, each with what is wrong."""
+    """List the cells whose settings contradict each other, excluded ones apart, each with what is wrong.
+
+    A value of the base that has an effect in no cell is wrong in all of them, which have no name here.
+    """
     found = []
+    idle: set[str] | None = None
     for cell in _cells_that_differ(spec):
         try:
-            wrong = contradictions(unchecked_config(spec.base, spec.design.settings(int(cell))))
+            made, left_out = _config_and_idle(spec.base, spec.design.settings(int(cell)))
+            wrong = contradictions(made)
+            idle = left_out if idle is None else idle & left_out
         except ConfigError as error:  # a preset's own rules
             wrong = list(error.findings)
         found += [(describe_cell(spec.design, int(cell)), finding) for finding in wrong]
+    if not found:
+        found += [("", _idle_everywhere(spec.base, name)) for name in sorted(idle or ())]
     return found
 
 
-def cells_with_too_small_caches(spec: SweepSpec) -> np.ndarray:
-    """Find the cells in which an engine's cache cannot hold one rollout (bool, in the design's shape).
-
-    Only where an axis sets the cache or what must fit it: a base that does not fit is refused as it is.
-    """
-    found = np.zeros(spec.design.shape, bool)
-    fields = set(spec.design.fields.values())
-    engines = {"engine", "engine.kv_cache_tokens"}
-    if not fields & engines and not (spec.base.engine and fields & {"prompt_tokens", "response_length"}):
-        return found
-    flat = found.reshape(-1)
-    for cell in range(spec.design.size):
-        try:
-            config = unchecked_config(spec.base, spec.design.settings(cell))
-        except ConfigError as error:  # a preset checks the whole
-            flat[cell] = any(finding.field == "engine.kv_cache_tokens" for finding in error.findings)
-            continue
-        flat[cell] = cache_is_too_small(config)
-    return found
+def _idle_everywhere(base: PipelineConfig, name: str) -> Finding:
+    value = getattr(base, name)
+    return Finding(f"base.{name}", "has no effect in any cell of the sweep", value, "Leave it out.")
 
 
 # Fields of level 1 that no rule between fields looks at: checked one by one, they cannot contradict others.

@@ -227,13 +227,20 @@ def sampled_group(
     else:
         unit = qmc.LatinHypercube(d=len(ranges), rng=np.random.default_rng(seed)).random(points)
     columns = {
-        name: _scaled(name, given, unit[:, k], where) for k, (name, given) in enumerate(ranges.items())
+        name: scaled_values(name, given, unit[:, k], where) for k, (name, given) in enumerate(ranges.items())
     }
     rows = list({tuple(map(identity, row)): row for row in zip(*columns.values())}.values())
     return {name: [row[k] for row in rows] for k, name in enumerate(columns)}
 
 
-def _scaled(name: str, given: Any, unit: np.ndarray, where: str) -> list[Any]:
+def scaled_values(name: str, given: Any, unit: np.ndarray, where: str = "axes") -> list[Any]:
+    """Return the values of an axis at places between 0 and 1 of its range, or of its list.
+
+    Examples
+    --------
+    >>> scaled_values("max_lag", {"from": 0, "to": 9}, np.array([0.0, 0.55, 1.0]))
+    [0, 5, 9]
+    """
     field = field_of_axis(name, where)
     if not isinstance(given, Mapping):
         values = checked_axis(name, expand(name, given, where), where, distinct=False)

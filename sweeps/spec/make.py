@@ -133,9 +133,12 @@ def _check_cells(spec: SweepSpec) -> None:
     found = contradicting_cells(spec)
     if found:
         findings = [
-            finding._replace(way_out=f"{finding.way_out} (cell {where})") for where, finding in found[:5]
+            finding._replace(way_out=f"{finding.way_out} (cell {where})") if where else finding
+            for where, finding in found[:5]
         ]
         if len(found) > 5:
             findings.append(Finding("", f"and {len(found) - 5} more cells"))
+        if not found[0][0]:
+            raise ConfigError(*findings)
         way_out = "Change the values, or exclude such cells by a constraint."
         raise ConfigError(*findings, Finding("axes", "no cell may contradict itself", way_out=way_out))

@@ -17,12 +17,13 @@ from typing import Any
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import NOT_A_FIELD, Flag, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig
+from ..config.rules import NoEffect
 from ..custom.custom import CustomIdentity
 from ..laws.lengths import LengthLaw, SecondsLaw
-from ..presets.registry import find_preset, preset_config
+from ..presets.registry import find_preset, preset_config, preset_name
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from ..user_files import decoded, parse_toml, read_bytes
-from .axes import ENGINE_PREFIX, PRESET_PREFIX, read_none
+from .axes import ENGINE_PREFIX, PRESET_PREFIX, checked_value, read_none
 from .design import sampled_group
 from .engine_files import engine_fields, with_engine_fields
 from .make import make_spec
@@ -89,29 +90,35 @@ def spec_from_sections(
         Naming section and key.
     """
     top = {**content, **(top_changes or {})}
-    _check_keys(top)
-    axes = _axes_with_changes(_with_knobs(_section(content, "axes")), axis_changes or {})
+    checked_keys(top)
+    axes = read_axes(content, folder, axis_changes or {})
     groups = _groups(top, axes, folder)
-    section = _section(content, "base")
+    section = section_of(content, "base")
     if any(SYSTEM in group for group in groups):
         section.setdefault("preset", WORKLOAD)
-    base = read_base(section, folder, base_changes or {})
+    base = read_base(section, folder, base_changes or {}, swept=bool(groups))
     return make_spec(
         base,
         groups,
         top.get("seeds", 1),
-        constraints=_strings(top, "constraints"),
+        constraints=strings_of(top, "constraints"),
         name=top.get("name", DEFAULT_NAME),
         baseline=_flag(top, "baseline", True),
         masks=_flag(top, "masks", False),
-        tables=_strings(top, "tables"),
+        tables=strings_of(top, "tables"),
         until=top.get("until"),
         windows=top.get("windows"),
         custom=CustomIdentity.from_plain(top[CUSTOM]) if CUSTOM in top else None,
     )
 
 
-def _check_keys(top: Mapping[str, Any]) -> None:
+def checked_keys(top: Mapping[str, Any]) -> None:
+    """Refuse keys of the top level that are none, each with where it belongs.
+
+    Raises
+    ------
+    ConfigError
+    """
     findings = []
     for key in top:
         if key in TOP_KEYS or key == CUSTOM:
@@ -130,7 +137,14 @@ def _check_keys(top: Mapping[str, Any]) -> None:
         raise ConfigError(*findings)
 
 
-def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+def section_of(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a section of a spec, empty where it has none.
+
+    Raises
+    ------
+    ConfigError
+        If it is no section.
+    """
     section = content.get(name, {})
     if not isinstance(section, Mapping):
         raise ConfigError(name, "must be a section", section, f"Write [{name}] and its keys below it.")
@@ -140,7 +154,14 @@ def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(section)
 
 
-def _strings(top: Mapping[str, Any], key: str) -> list[str]:
+def strings_of(top: Mapping[str, Any], key: str) -> list[str]:
+    """Return a list of texts of a spec, empty where it has none.
+
+    Raises
+    ------
+    ConfigError
+        If it is anything else.
+    """
     value = top.get(key, [])
     value = [value] if isinstance(value, str) else value
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
@@ -152,8 +173,13 @@ def _flag(top: Mapping[str, Any], key: str, default: bool) -> bool:
     return checked(Flag, key, top.get(key, default), way_out=f"Write {key} = true.")
 
 
-def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]) -> PipelineConfig:
+def read_base(
+    section: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any], *, swept: bool = False
+) -> PipelineConfig:
     """Build the base configuration from a section, starting from its preset if it names one.
+
+    Of a sweep (`swept`) it may have values without an effect beside the others: they are for cells in which
+    they have one.
 
     Raises
     ------
@@ -165,6 +191,7 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
         settings["engine"] = _read_field("engine", settings["engine"], folder)
     wanted = with_engine_fields(settings, changes)
     preset = wanted.pop("preset", None)
+    preset = preset_name(preset) if isinstance(preset, str) else preset
     knobs = _knob_names(preset)
     fields = {name: _read_field(name, value, folder) for name, value in wanted.items()}
     misplaced = [name for name in fields if name in AXIS_FIELDS and name not in knobs]
@@ -181,10 +208,26 @@ def read_base(section: Mapping[str, Any], folder: Path | None, changes: Mapping[
         raise ConfigError(*findings)
     try:
         if preset is None:
-            return PipelineConfig(**fields)
+            return _with_idle(fields) if swept else PipelineConfig(**fields)
         return workload_config(**fields) if preset == WORKLOAD else preset_config(preset, **fields)
     except ConfigError as error:
         raise ConfigError(*(_in_base(finding) for finding in error.findings)) from None
+
+
+def _with_idle(fields: dict[str, Any]) -> PipelineConfig:
+    """Build a configuration that keeps values without an effect, each checked by itself."""
+    kept = dict(fields)
+    idle: dict[str, Any] = {}
+    while True:
+        try:
+            made = PipelineConfig(**kept)
+        except ConfigError as error:
+            names = {finding.field for finding in error.findings if isinstance(finding, NoEffect)}
+            if not names or len(error.findings) > len(names):
+                raise
+            idle |= {name: checked_value(name, kept.pop(name), name) for name in names}
+        else:
+            return made.model_copy(update=idle) if idle else made
 
 
 def _knob_names(preset: Any) -> tuple[str, ...]:
@@ -226,6 +269,18 @@ def _with_knobs(axes: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def read_axes(content: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the section ``[axes]``: lists of values in their fields' types, ranges as they are.
+
+    Raises
+    ------
+    ConfigError
+        Naming section and key.
+    """
+    axes = _axes_with_changes(_with_knobs(section_of(content, "axes")), changes)
+    return {name: _read_values(name, values, folder) for name, values in axes.items()}
+
+
 def _axes_with_changes(axes: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Put axes from the command line in the place of the file's, under either name of the same field."""
     for name, values in changes.items():
@@ -235,11 +290,9 @@ def _axes_with_changes(axes: dict[str, Any], changes: Mapping[str, Any]) -> dict
 
 
 def _groups(top: Mapping[str, Any], axes: dict[str, Any], folder: Path | None) -> list[Mapping[str, Any]]:
-    for name in axes:
-        axes[name] = _read_values(name, axes[name], folder)
     groups: list[Mapping[str, Any]] = []
     if "sample" in top:
-        sample = _section(top, "sample")
+        sample = section_of(top, "sample")
         for key in sample:
             if key not in SAMPLE_KEYS:
                 hint = nearest(str(key), SAMPLE_KEYS) or f"Known keys: {', '.join(SAMPLE_KEYS)}."

@@ -21,8 +21,10 @@ from ..checks import WholeNumber, checked
 from ..config.config import AXIS_FIELDS, OPTION_FIELDS, PipelineConfig, field_level
 from ..custom.custom import CustomIdentity
 from .axes import PRESET_PREFIX, identity, is_field, numbers_beside_none, plain
+from .cells import checked_config
 from .constraints import kept_cells
 from .design import Design
+from .exclusions import missing_tokens
 from .identity import cell_ids, fingerprint_of, non_default
 from .seeds import seeds_to_plain
 
@@ -117,14 +119,12 @@ class SweepSpec:
             # Beside none a number can be compared with numbers, or with 'none' as a text.
             held = texts if set(constraint) & set("'\"") else columns
             kept = kept & kept_cells(constraint, held, known)
-        return ~kept | self.too_small_caches
+        return ~kept | (self.missing_cache_tokens > 0)
 
     @cached_property
-    def too_small_caches(self) -> np.ndarray:
-        """Which cells have engines whose cache cannot hold one rollout: excluded, as by a constraint."""
-        from .cells import cells_with_too_small_caches  # a cell's configuration is built from the spec
-
-        return cells_with_too_small_caches(self)
+    def missing_cache_tokens(self) -> np.ndarray:
+        """By how many tokens each cell's engines cannot hold one rollout (int64): such a cell is excluded."""
+        return missing_tokens(self)
 
     @cached_property
     def cell_ids(self) -> np.ndarray:
@@ -200,13 +200,10 @@ class SweepSpec:
             If the cell's settings contradict each other.
         """
         cell = checked(WholeNumber, "cell", cell, low=0, high=self.design.size - 1)
-        settings = self.design.settings(cell)
-        changes: dict[str, Any] = {
-            name.removeprefix(PRESET_PREFIX): value for name, value in settings.items()
-        }
+        changes = dict(self.design.settings(cell))
         if seed is not None:
             changes["seed"] = seed
-        return self.base.replace(**changes)
+        return checked_config(self.base, changes)
 
     def replace(self, **changes: Unpack[SpecParts]) -> SweepSpec:
         """Return a copy with some parts changed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -211,11 +211,26 @@ class ZarrFiles:
         """Tell whether an array exists."""
         return (self.path / name / METADATA_NAME).exists()
 
-    def write(self, values: Mapping[str, np.ndarray], box: Box) -> None:
-        """Write a box, inside one unit, of several arrays; the rest of the unit holds fill values."""
-        for name, array in values.items():
-            place, content = self.array(name).encoded(array, box)
+    def write(self, values: Mapping[str, np.ndarray], box: Box) -> str:
+        """Write a box, inside one unit, of several arrays; the rest of the unit holds fill values.
+
+        Returns
+        -------
+        str
+            The digests of the files, one after the other.
+        """
+        digests = []
+        for name, place, content in self.encoded(values, box):
             self.place.write(f"{self.path.name}/{chunk_name(name, place)}", content)
+            digests.append(digest_of(content))
+        return "".join(digests)
+
+    def encoded(
+        self, values: Mapping[str, np.ndarray], box: Box
+    ) -> Iterator[tuple[str, tuple[int, ...], bytes]]:
+        """Encode a box, inside one unit, of several arrays: name, place of the chunk, its file's content."""
+        for name, array in values.items():
+            yield name, *self.array(name).encoded(array, box)
 
     def chunk_name(self, name: str, unit: Sequence[int]) -> str:
         """Name the file that holds one unit of an array, inside the group."""
@@ -224,10 +239,6 @@ class ZarrFiles:
     def chunk_file(self, name: str, unit: Sequence[int]) -> Path:
         """Name the file that holds one unit of an array."""
         return self.path / self.chunk_name(name, unit)
-
-    def digest(self, name: str, unit: Sequence[int]) -> str:
-        """Digest the file that holds one unit of an array; empty if there is none."""
-        return digest_of_file(self.chunk_file(name, unit), DIGEST_BYTES)
 
     def set_complete(self, complete: bool) -> None:
         """Write ``complete``, and with it (or without) the consolidated metadata, in one replacement."""

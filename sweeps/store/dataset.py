@@ -19,10 +19,12 @@ from xarray.core import indexing
 
 from ...kernels.errors import StoreError
 from ..execute.units import unit_name
+from ..results.cells import NOT_RECORDED
 from ..results.dataset import coordinate_table, variable_table, with_reasons
 from .metadata import metadata_problems, problem_file
 from .place import MISSING, refusal
 from .proof import ZARR_NAME, StoredVariable, whole_while_rewritten
+from .recorded import unrecorded_names
 from .tables import FAILURES, part_file, part_name, proven_part, read_part
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ class _Chunked(BackendArray):
     def __init__(self, variable: StoredVariable) -> None:
         self.variable = variable
         self.shape, self.dtype = variable.array.shape, variable.array.dtype
+
+    def chunks(self, dims: tuple[str, ...]) -> dict[str, int]:
+        """Name how far a chunk goes along each dimension, for readers who go by whole chunks."""
+        return dict(zip(dims, self.variable.array.chunks, strict=True))
 
     def __getitem__(self, key: Any) -> Any:
         support = indexing.IndexingSupport.OUTER
@@ -53,8 +59,12 @@ class _SweepBackend(BackendEntrypoint):
             done = list(store.done_units(part))
             for name, (_, dims, about) in variable_table(part).items():
                 array = _Chunked(store.variable(part, name, done))
-                variables[name] = xarray.Variable(dims, indexing.LazilyIndexedArray(array), about)
+                variables[name] = xarray.Variable(
+                    dims, indexing.LazilyIndexedArray(array), about, {"preferred_chunks": array.chunks(dims)}
+                )
         attributes = {name: value for name, value in store.attributes.items() if name != "coordinates"}
+        if missing := unrecorded_names(store.parts):
+            attributes[NOT_RECORDED] = " ".join(missing)
         return xarray.Dataset(variables, coordinate_table(store.spec), attributes)
 
 

@@ -34,7 +34,7 @@ def open_files(folder: Path) -> ZarrFiles:
             "store",
             "must be the folder of a stored sweep",
             str(folder),
-            "An extension of it was killed; the run's command goes on."
+            "An extension or a merge of it was killed; the run's command or `lagsweep compact` goes on."
             if cut_off
             else "Check the path, or run the sweep.",
         )

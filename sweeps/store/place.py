@@ -9,6 +9,7 @@ by a write: a store that holds some is refused before anything is written.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import weakref
@@ -131,6 +132,26 @@ class Place:
         return os.open(
             name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666, dir_fd=self._descriptor
         )
+
+
+@contextlib.contextmanager
+def faults_of_the_machine(folder: Path) -> Iterator[None]:
+    """Say what disk or memory do not do as an error of the store; what is finished is kept."""
+    try:
+        yield
+    except MemoryError as error:
+        way_out = "Give the same command with fewer --threads, or where there is more; it goes on."
+        raise StoreError("store", "cannot grow: out of memory", str(folder), way_out) from error
+    except OSError as error:
+        if error.errno is None or isinstance(error, ConnectionError):
+            raise  # of a cluster
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        rule = f"cannot {'grow' if full else 'be used'}: {os.strerror(error.errno)}"
+        file = str(error.filename) if error.filename and not full else str(folder)
+        way_out = "Free some space and give the same command; it goes on."
+        raise StoreError(
+            "store", rule, file, way_out if full else "When that is mended, the same command goes on."
+        ) from error
 
 
 def beside(folder: Path, mark: str) -> list[Path]:

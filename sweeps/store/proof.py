@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from ..execute.plan import Part
 from ..execute.units import unit_of_name
 from ..results.dataset import variable_table
 from .arrays import DIGEST_BYTES, StoredArray, chunk_name, digest_of, digest_of_file
+from .packs import PACK, PACK_DIGEST_BYTES, Slice, pack_name, read_slice
 from .place import CHANGED, KEPT, MISSING, Identity, refusal
 from .tables import TABLE_DIGEST_BYTES, part_name
 
@@ -33,10 +34,13 @@ Places = tuple[int, ...]
 
 def digests_of(part: Part, record: Mapping[str, Any]) -> dict[str, str]:
     """Return the digest of each variable's chunk, from a unit's line in the journal."""
-    text, width = str(record.get("digest", "")), 2 * DIGEST_BYTES
-    return {
-        name: text[place * width : (place + 1) * width] for place, name in enumerate(variable_table(part))
-    }
+    return {name: digest_at(record, place) for place, name in enumerate(variable_table(part))}
+
+
+def digest_at(record: Mapping[str, Any], place: int) -> str:
+    """Return the digest of the chunk of variable number `place`, from a unit's line in the journal."""
+    width = 2 * DIGEST_BYTES
+    return str(record.get("digest", ""))[place * width : (place + 1) * width]
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class StoredVariable:
         Unit -> digest of its chunk. What has none is not done, and reads as fill values.
     opened_as : tuple of int
         Device and inode of the folder when it was opened.
+    packs : mapping
+        Unit -> where its chunk lies in a pack, for units that are one file.
     """
 
     folder: Path
@@ -60,6 +66,7 @@ class StoredVariable:
     array: StoredArray
     digests: Mapping[Places, str]
     opened_as: Identity | None = None
+    packs: Mapping[Places, Slice] = field(default_factory=dict)
 
     def chunk(self, place: Places) -> np.ndarray | None:
         """Read one whole chunk; None if its unit is not done.
@@ -67,24 +74,36 @@ class StoredVariable:
         Raises
         ------
         StoreError
+            As :meth:`content`.
+        """
+        found = self.content(place)
+        return None if found is None else self._decoded(*found)
+
+    def content(self, place: Places) -> tuple[str, bytes] | None:
+        """Read the bytes of one chunk, and the name of their file; None if its unit is not done.
+
+        Raises
+        ------
+        StoreError
             If the file is not there, or is not the one that the journal tells of.
         """
-        digest = self.digests.get(place[: len(place) - self._tail])
+        unit = place[: len(place) - self._tail]
+        digest, pack = self.digests.get(unit), self.packs.get(unit)
         if digest is None:
             return None
-        file, what = chunk_name(self.name, place), MISSING
-        for root in (self.folder / ZARR_NAME, self.folder / KEPT / ZARR_NAME):
+        file, what = f"{ZARR_NAME}/{chunk_name(self.name, place)}" if pack is None else pack[0], MISSING
+        for root in (self.folder, self.folder / KEPT):
             try:
-                content = (root / file).read_bytes()
+                content = (root / file).read_bytes() if pack is None else read_slice(root, pack)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 continue
             except OSError as error:
                 what = f"cannot be read: {error.strerror}"
                 continue
             if digest_of(content) == digest:
-                return self._decoded(file, content)
+                return file, content
             what = CHANGED
-        raise refusal(self.folder, f"{ZARR_NAME}/{file}", what, self.opened_as)
+        raise refusal(self.folder, file, what, self.opened_as)
 
     @property
     def _tail(self) -> int:
@@ -96,7 +115,7 @@ class StoredVariable:
             return self.array.decoded(content)
         except (RuntimeError, ValueError) as error:
             what = f"cannot be read: {str(error).splitlines()[0]}"
-            raise refusal(self.folder, f"{ZARR_NAME}/{file}", what, self.opened_as) from error
+            raise refusal(self.folder, file, what, self.opened_as) from error
 
     def read(self, at: tuple[Any, ...]) -> np.ndarray:
         """Read a selection: one index, slice or array of indices for each dimension (an outer product)."""
@@ -143,10 +162,14 @@ def unit_files(
     store: SweepStore, part: Part, unit: Places, record: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str, int]]:
     """Return the files of a unit that its line in the journal tells of: kind, name, digest, its size."""
-    for name, digest in digests_of(part, record).items():
-        yield "chunk", f"{ZARR_NAME}/{store.files.chunk_name(name, unit)}", digest, DIGEST_BYTES
+    work_name = store.work_name(part, unit)
+    if PACK in record:
+        yield "chunk", pack_name(work_name), str(record[PACK]), PACK_DIGEST_BYTES
+    else:
+        for name, digest in digests_of(part, record).items():
+            yield "chunk", f"{ZARR_NAME}/{store.files.chunk_name(name, unit)}", digest, DIGEST_BYTES
     for table, digest in dict(record.get("tables", {})).items():
-        yield "table", part_name(table, store.work_name(part, unit)), str(digest), TABLE_DIGEST_BYTES
+        yield "table", part_name(table, work_name), str(digest), TABLE_DIGEST_BYTES
 
 
 def damage(

@@ -12,10 +12,11 @@ from typing import Any
 
 from ..execute.progress import Progress
 from ..spec.writing import spec_to_toml
+from .aside import recover_swap
 from .journal import FINISHED, JOURNAL_NAME
 from .lock import StoreLock
 from .metadata import mend_metadata, metadata_problems, problem_file
-from .place import refuse_links
+from .place import faults_of_the_machine, refuse_links
 from .resume import put_back
 from .store import SPEC_NAME, SweepStore
 from .tables import remove_leftovers
@@ -44,6 +45,12 @@ def repair_store(folder: str | Path, progress: Progress | None = None, **options
     """
     path = Path(folder)
     path = path.resolve() if path.is_symlink() else path
+    with faults_of_the_machine(path):
+        return _repaired(path, progress, options)
+
+
+def _repaired(path: Path, progress: Progress | None, options: dict[str, Any]) -> VerifyReport:
+    recover_swap(path)
     SweepStore(path)  # refused before a lock is written into a folder that is no store
     with StoreLock(path):
         refuse_links(path)

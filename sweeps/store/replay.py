@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, StoreError
 from ..custom.simulate import simulate_known
+from ..results import dataset as results
 from ..spec.carried import spec_of
 
 if TYPE_CHECKING:
@@ -118,6 +119,23 @@ def replay(
     if not np.array_equal(counts, result.lag_counts):
         different["lag_counts"] = (counts.tolist(), result.lag_counts.tolist())
     return Replay(result, cell_id, config.seed, True, compared, different)
+
+
+def refuse_older_model(ds: xarray.Dataset) -> None:
+    """Refuse to draw a run of a store whose results this version would not give: it would be another run.
+
+    Raises
+    ------
+    StoreError
+    """
+    revision = int(ds.attrs.get("model_revision", 1))
+    if revision > results.MODEL_REVISION or results.revisions_between(revision, spec_of(ds)):
+        raise StoreError(
+            "model_revision",
+            f"must be {results.MODEL_REVISION} to run a stored run again, whose results would differ",
+            revision,
+            "Use the version that made the store, or run it again with --rerun.",
+        )
 
 
 def run_of(ds: xarray.Dataset, cell: int | Mapping[str, Any], seed: int, *, rollouts: bool) -> PipelineResult:

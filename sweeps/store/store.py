@@ -8,6 +8,7 @@
              journal.jsonl    what is done; written after the data
              run.json         commands, times, host, versions
              lock             held by the run that is under way
+             packs/           units of a sweep under way whose units are merged at the end, one file a unit
              kept/            old files of units that are being written again, while they are
 
 The folder is made aside (``<folder>.building-…``) and renamed when it is whole. A unit's data are written,
@@ -40,12 +41,16 @@ from ..runs.status import DONE, FAILED
 from ..spec.carried import check_law
 from ..spec.spec import SweepSpec
 from ..spec.writing import spec_to_toml
-from .arrays import create_group
+from .arrays import create_group, digest_of
+from .content import CONTENT, content_text, unit_share
+from .cut import merged_parts
 from .journal import CREATED, FINISHED, JOURNAL_NAME, UNIT, Journal
 from .lock import StoreLock, is_held
 from .opening import check_schema, open_files, open_journal, stored_chunks, stored_spec
+from .packs import pack_name, packed, slice_of
 from .place import Place, beside, identity_of
-from .proof import ZARR_NAME, StoredVariable, digests_of
+from .proof import ZARR_NAME, StoredVariable, digest_at
+from .recorded import UNRECORDED, unrecorded
 from .tables import TABLES_NAME, write_unit_tables
 
 if TYPE_CHECKING:
@@ -75,6 +80,8 @@ class SweepStore:
     journal : Journal
         As it was when the store was opened, and what was added through it.
     files : ZarrFiles
+    merged_later : set of str
+        The parts whose units are merged when all is done; until then each is one file.
     """
 
     def __init__(self, folder: Path, *, same_law: bool = True) -> None:
@@ -85,7 +92,9 @@ class SweepStore:
         self.spec = stored_spec(self.attributes, folder)
         if same_law:
             check_law(self.spec, str(self.attributes.get("law_digest")))
-        self.parts = [part.with_chunks(stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
+        self.journal = open_journal(folder, self.spec)
+        planned = [part.with_chunks(stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
+        self.parts = [part.without(unrecorded(self.files, part, self.journal)) for part in planned]
         variables = []
         for part in self.parts:
             for name, (dtype, _, _) in variable_table(part).items():
@@ -93,8 +102,9 @@ class SweepStore:
                 tail = part.tail_of(name)
                 layout = part.layout
                 self.files.define(name, dtype, (*layout.shape, *tail), (*layout.chunks, *tail))
+        cut = zip(merged_parts(self.spec, self.parts), self.parts)
+        self.merged_later = {own.name for later, own in cut if later.layout != own.layout}
         self.files.members = {*variables, *coordinate_table(self.spec)}
-        self.journal = open_journal(folder, self.spec)
 
     @cached_property
     def place(self) -> Place:
@@ -122,14 +132,23 @@ class SweepStore:
             for unit in part.layout.units():
                 yield part, unit
 
-    def done_mask(self, part: Part, unit: Sequence[int]) -> np.ndarray:
-        """Tell which runs of a unit the journal calls done: bool (cells, seeds)."""
-        return done_mask(part, unit, self.journal.units(part.name).get(unit_name(unit)))
+    def done_mask(self, part: Part, unit: Sequence[int], record: dict[str, Any] | None = None) -> np.ndarray:
+        """Tell which runs of a unit the journal (or `record`) calls done: bool (cells, seeds)."""
+        return done_mask(part, unit, record or self.journal.units(part.name).get(unit_name(unit)))
 
     def variable(self, part: Part, name: str, units: Iterable[tuple[Sequence[int], Any]]) -> StoredVariable:
         """Return a variable to be read; `units` are the units to be read, with their lines in the journal."""
-        digests = {tuple(unit): digests_of(part, record)[name] for unit, record in units if record}
-        return StoredVariable(self.folder, name, self.files.array(name), digests, self.opened_as)
+        place = list(variable_table(part)).index(name)
+        known = [(tuple(unit), record) for unit, record in units if record]
+        packs = {unit: slice_of(record, self.work_name(part, unit), place) for unit, record in known}
+        return StoredVariable(
+            self.folder,
+            name,
+            self.files.array(name),
+            {unit: digest_at(record, place) for unit, record in known},
+            self.opened_as,
+            {unit: where for unit, where in packs.items() if where is not None},
+        )
 
     def done_units(self, part: Part) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
         """Return the units of a part that the journal tells of, with their lines."""
@@ -175,14 +194,17 @@ class SweepStore:
         values = variable.read((*at, *(slice(None) for _ in tail)))
         return values.reshape(len(part.layout.cells(unit)), box[-1][1] - box[-1][0], *tail)
 
-    def write_unit(self, work: UnitWork, kept_tables: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write a unit's data and tables; gives the journal's record, which is not written yet."""
+    def write_unit(self, work: UnitWork, before: dict[str, str] | None = None) -> dict[str, Any]:
+        """Write a unit's data and tables; gives the journal's record, which is not written yet.
+
+        `before` has the digests of its tables' parts of which the rows of other runs stay.
+        """
         part, unit = work.part, work.unit
         box = part.layout.box(unit)
         shape = tuple(stop - start for start, stop in box)
         values = variable_values(part, work.arrays, shape)
-        self.files.write(values, box)
-        tables = write_unit_tables(self.place, work, self.spec, kept_tables)
+        digest, pack = self._write_arrays(part, values, box, work.name)
+        tables = write_unit_tables(self.place, work, self.spec, before)
         status = work.arrays.status
         return {
             "kind": UNIT,
@@ -191,13 +213,22 @@ class SweepStore:
             "runs": int(np.isin(status, (DONE, FAILED)).sum()),
             "failed": int((status == FAILED).sum()),
             "seconds": round(work.seconds, 3),
-            "digest": self.unit_digest(part, unit),
+            "digest": digest,
             "tables": tables,
+            **pack,
+            CONTENT: content_text(unit_share(part, work.cells, work.seeds, work.arrays).share()),
         }
 
-    def unit_digest(self, part: Part, unit: Sequence[int]) -> str:
-        """Digest a unit's chunk files, one after the other in the order of the variables."""
-        return "".join(self.files.digest(name, unit) or "-" * 8 for name in variable_table(part))
+    def _write_arrays(
+        self, part: Part, values: dict[str, np.ndarray], box: Box, name: str
+    ) -> tuple[str, dict[str, Any]]:
+        """Write a unit's arrays, as chunks or as one pack: the digests, and what is told of the pack."""
+        if part.name not in self.merged_later:
+            return self.files.write(values, box), {}
+        contents = [content for _, _, content in self.files.encoded(values, box)]
+        whole, about = packed(contents)
+        self.place.write(pack_name(name), whole)
+        return "".join(map(digest_of, contents)), about
 
     def is_done(self, part: Part, unit: Sequence[int]) -> bool:
         """Tell whether all of a unit is done, or the rounds of a stopping rule decide what is."""
@@ -306,11 +337,13 @@ def fill_folder(folder: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
 def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
     """Return the journal's first line."""
     units = {part.name: part.layout.count for part in parts}
+    left_out = {part.name: sorted(part.unrecorded) for part in parts if part.unrecorded}
     return {
         "kind": CREATED,
         "fingerprint": spec.fingerprint,
         "schema": results.SCHEMA_VERSION,
         "units": units,
+        **({UNRECORDED: left_out} if left_out else {}),
     }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels._arguments import instance
+from ...kernels.errors import StoreError
 from ..checks import WholeNumber, checked, flag_of, path_of
 from ..custom.custom import Custom, remember
 from ..execute.plan import Part
@@ -23,13 +24,17 @@ from ..execute.progress import Progress
 from ..execute.threads import checked_threads
 from ..execute.units import unit_name, unit_of_name
 from ..results import dataset as results
+from ..results.cells import not_recorded_note
 from ..results.dataset import coordinate_table, variable_table
 from ..runs.status import EXCLUDED, NOT_RUN
 from .arrays import METADATA_NAME, digest_of
+from .content import store_content
 from .journal import CREATED, FINISHED, UNIT
 from .metadata import metadata_problems
+from .packs import PACKS_NAME, read_slice, slice_of
 from .place import CHANGED, MISSING, UNFINISHED, files_inside
 from .proof import digests_of, unit_files, whole_while_rewritten
+from .recorded import unrecorded_names
 from .store import SPEC_NAME, SweepStore, done_mask
 from .tables import TABLES_NAME, file_digest, part_file, wanted_tables
 from .units import known_as
@@ -94,6 +99,8 @@ def verify_store(
         report.add(kind, name, what)
     if any(finding.kind == "metadata" and finding.where != METADATA_NAME for finding in report.findings):
         return report  # chunks mean nothing under wrong metadata
+    if lost := unrecorded_names(store.parts):
+        report.notes.append(not_recorded_note(lost))
     _check_spec_file(store, report)
     _check_files(store, report)
     _check_journal(store, report)
@@ -101,6 +108,7 @@ def verify_store(
         for unit in part.layout.units():
             _check_unit(store, part, unit, report)
     _check_table_files(store, report)
+    _check_content(store, report, everything)
     workers = checked_threads(threads)
     chosen = chosen_runs(store, sample, everything, cell)
     revision = int(store.attributes.get("model_revision", 1))
@@ -117,6 +125,14 @@ def verify_store(
     else:
         run_again(store, chosen, report, workers, progress or Progress(), cancel or threading.Event())
     return report
+
+
+def _check_content(store: SweepStore, report: VerifyReport, everything: bool) -> None:
+    """Note the digest of the runs: by the journal, or by the values themselves where every run is checked."""
+    try:
+        report.content = store_content(store, read_all=everything)
+    except StoreError:  # of a file that is among the findings
+        report.content = ""
 
 
 def _check_spec_file(store: SweepStore, report: VerifyReport) -> None:
@@ -165,14 +181,13 @@ def _check_files(store: SweepStore, report: VerifyReport) -> None:
 
 
 def _check_table_files(store: SweepStore, report: VerifyReport) -> None:
-    """Find parts of tables that the journal does not tell of."""
+    """Find parts of tables, and packs, that the journal does not tell of."""
     tables = store.folder / TABLES_NAME
     told = {
         file
         for part in store.parts
         for unit, record in store.done_units(part)
-        for kind, file, _, _ in unit_files(store, part, unit, record)
-        if kind == "table"
+        for _, file, _, _ in unit_files(store, part, unit, record)
     }
     unsettled = {
         store.work_name(part, unit)
@@ -180,6 +195,13 @@ def _check_table_files(store: SweepStore, report: VerifyReport) -> None:
         for unit in part.layout.units()
         if (known_as(store, part, unit) or {"rewriting": True}).get("rewriting")
     }
+    for file in sorted(files_inside(store.folder / PACKS_NAME)):
+        where = file.relative_to(store.folder)
+        unit = where.stem.removeprefix("unit-")
+        left_behind = unit in unsettled or file.name.endswith(UNFINISHED)
+        if str(where) not in told and (report.complete or not left_behind):
+            what = "is there, but the journal does not tell of it"
+            report.add("foreign file", str(where), what, stray=file)
     for file in sorted(files_inside(tables)):
         where = file.relative_to(store.folder)
         unit = where.stem.removeprefix("unit-")
@@ -257,11 +279,15 @@ def _check_chunks(
     store: SweepStore, part: Part, unit: tuple[int, ...], record: dict[str, Any], report: VerifyReport
 ) -> None:
     name = unit_name(unit)
-    for variable, digest in digests_of(part, record).items():
+    for place, (variable, digest) in enumerate(digests_of(part, record).items()):
         report.chunks += 1
         where = f"{variable} unit {name}"
+        pack = slice_of(record, store.work_name(part, unit), place)
         try:
-            content = store.files.chunk_file(variable, unit).read_bytes()
+            if pack is None:
+                content = store.files.chunk_file(variable, unit).read_bytes()
+            else:
+                content = read_slice(store.folder, pack)
         except OSError:
             report.add("chunk", where, MISSING, (part, unit))
             continue

@@ -51,6 +51,8 @@ class VerifyReport:
         Part and name of the units that findings are about.
     stray_files : list of Path
         Files that findings say do not belong into the store.
+    content : str
+        Digest of the runs, the same for every store of the same ones; empty where a file does not hold.
     units, units_done, chunks, runs_checked : int
     """
 
@@ -61,6 +63,7 @@ class VerifyReport:
     repairs: list[str] = field(default_factory=list)
     wrong_units: set[tuple[str, str]] = field(default_factory=set)
     stray_files: list[Path] = field(default_factory=list)
+    content: str = ""
     units: int = 0
     units_done: int = 0
     chunks: int = 0

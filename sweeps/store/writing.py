@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +18,15 @@ from ..execute.rounds import run_rounds
 from ..execute.threads import run_units
 from ..execute.units import unit_name
 from ..execute.work import Failure, Todo, UnitWork, runs_of, tell_failures
+from ..results.cells import not_recorded_note
 from ..runs.status import DONE, FAILED
 from ..spec.spec import SweepSpec
 from ..spec.stopping import Rule, parse_rule
 from .cluster import run_stored_on_cluster
 from .lock import StoreLock
-from .place import refuse_links
+from .merge import is_merged, merge_units
+from .place import faults_of_the_machine, refuse_links
+from .recorded import unrecorded_names
 from .resume import drop_kept, keep_old, make_ready, refuse_older
 from .run_record import note_run, versions
 from .store import SweepStore, create_store, open_sweep
@@ -87,51 +87,35 @@ def run_into_store(
     progress = progress or Progress()
     with block_runner(executor, thread_count(executor, threads), spec.custom):
         pass  # what does not fit is refused before anything is written
-    with _faults_of_the_machine(folder):
+    with faults_of_the_machine(folder):
         compile_first(spec.base, progress)
         store, lock = open_or_create(spec, folder, unit_runs=unit_runs, progress=progress, rerun=rerun)
-        with lock:
-            try:
-                StoredRun(
-                    store,
-                    lock,
-                    executor=executor,
-                    threads=threads,
-                    progress=progress,
-                    cancel=cancel or threading.Event(),
-                    retry_failed=retry_failed,
-                    fail_fast=fail_fast,
-                ).run()
-            finally:
-                store.close()
+        run = None
+        try:
+            run = StoredRun(
+                store,
+                lock,
+                executor=executor,
+                threads=threads,
+                progress=progress,
+                cancel=cancel or threading.Event(),
+                retry_failed=retry_failed,
+                fail_fast=fail_fast,
+            )
+            run.run()
+        finally:
+            store, lock = (store, lock) if run is None else (run.store, run.lock)
+            store.close()
+            lock.release()
     return open_sweep(folder)
-
-
-@contextlib.contextmanager
-def _faults_of_the_machine(folder: Path) -> Iterator[None]:
-    """Say what disk or memory do not do as an error of the store; what is finished is kept."""
-    try:
-        yield
-    except MemoryError as error:
-        way_out = "Give the same command with fewer --threads, or where there is more; it goes on."
-        raise StoreError("store", "cannot grow: out of memory", str(folder), way_out) from error
-    except OSError as error:
-        if error.errno is None or isinstance(error, ConnectionError):
-            raise  # of a cluster
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        rule = f"cannot {'grow' if full else 'be used'}: {os.strerror(error.errno)}"
-        file = str(error.filename) if error.filename and not full else str(folder)
-        way_out = "Free some space and give the same command; it goes on."
-        raise StoreError(
-            "store", rule, file, way_out if full else "When that is mended, the same command goes on."
-        ) from error
 
 
 def open_or_create(
     spec: SweepSpec, folder: Path, *, unit_runs: int | None, progress: Progress, rerun: bool = False
 ) -> tuple[SweepStore, StoreLock]:
     """Open the store of a sweep, extend it where the spec asks for more, or make it; its lock is held."""
-    from .extend import extend_store, recover_swap
+    from .aside import recover_swap
+    from .extend import extend_store
 
     if folder.is_symlink():  # a link to a store stays one: it is the target that is extended
         folder = folder.resolve()
@@ -182,15 +166,21 @@ class StoredRun:
         make_ready(store, self.progress)
         self._note_versions()
         todo = self._todo()
-        if not todo and store.complete:
-            return
+        if todo or not store.complete:  # else it stays as it is, also where a newer version cuts coarser
+            self._complete(todo)
+            self.store, self.lock = merge_units(store, self.lock, self.progress, self.cancel)
+
+    def _complete(self, todo: Todo) -> None:
+        store = self.store
+        self._note_unrecorded()
         with note_run(store.place, units=len(todo)):
             store.reopen()
             if todo or store.spec.until is not None:
                 self._run_units(todo)
             self.check_place()
             drop_kept(store)
-            store.finish()
+            if is_merged(store):  # else what is merged is the complete store
+                store.finish()
 
     def check_place(self) -> None:
         """Make sure that the path is still the folder whose lock is held."""
@@ -204,6 +194,12 @@ class StoredRun:
                 self.progress.note(
                     f"store: was made with {name.replace('_version', '')} {then}, this is {now}"
                 )
+
+    def _note_unrecorded(self) -> None:
+        if missing := unrecorded_names(self.store.parts):
+            self.progress.note(
+                f"store: {not_recorded_note(missing)}, nor for what is added; --rerun records it"
+            )
 
     def _todo(self) -> Todo:
         """Return the units with runs still to do, and which."""

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.errors import ConfigError, StoreError
 from ..execute.compiling import compile_first
-from ..execute.plan import CELLS, Part, bytes_in_memory, plan_parts, total_runs
+from ..execute.plan import CELLS, Part, bytes_in_memory, guessed_run_seconds, plan_parts, total_runs
 from ..execute.progress import Progress, duration
 from ..execute.threads import default_threads
 from ..execute.work import run_block
 from ..runs.many import RECORD_NOTHING
+from ..spec.exclusions import exclusion_reasons
 from ..spec.spec import SweepSpec
 from ..spec.union import added, union_spec
 from ..store.store import SweepStore
@@ -23,6 +25,7 @@ from ..store.store import SweepStore
 CALIBRATION_SECONDS = 1.0
 CALIBRATION_CELLS = 32
 CALIBRATION_SEEDS = 32
+_GUESS_IS_OFF_BY = 12  # what a guess may be too small by
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,40 @@ def dry_run_report(
         "runs_left": left,
         "estimated_seconds": run_seconds * left / workers,
     }
+    reasons = exclusion_reasons(spec)
+    if reasons:
+        facts["excluded_because"] = reasons
     return DryRun(facts, _text(spec, facts))
+
+
+LONG_SECONDS = 60.0  # from here on a run says beforehand how long it will take …
+LARGE_BYTES = 100e6  # … and how much it will write
+
+
+def named_beforehand(
+    spec: SweepSpec, folder: Path, unit_runs: int | None, *, threads: int | None, progress: Progress
+) -> str:
+    """Say how long a run will take and how much it will write; empty if it is short and small.
+
+    Only what a guess from the settings calls long is measured, since that takes a second.
+    """
+    parts = plan_parts(spec, unit_runs)
+    size, runs, workers = bytes_in_memory(parts), total_runs(parts), threads or default_threads()
+    guessed = runs * guessed_run_seconds(spec.base, spec.design) / workers
+    if size < LARGE_BYTES and guessed < LONG_SECONDS / _GUESS_IS_OFF_BY:
+        return ""
+    try:
+        _, left, _ = _against_store(spec, folder, parts)
+    except (ConfigError, StoreError):
+        return ""  # the run itself says what is wrong
+    compile_first(spec.base, progress)
+    run_seconds, _ = calibrate(parts[0])
+    seconds = run_seconds * left / workers
+    if left == 0 or (size < LARGE_BYTES and seconds < LONG_SECONDS):
+        return ""
+    at_most = "at most " if spec.until else ""
+    on = f"{workers} thread{'s' if workers > 1 else ''}"
+    return f"about {at_most}{duration(seconds)} on {on}, {_bytes(size)} before compression"
 
 
 def _against_store(spec: SweepSpec, folder: Path, parts: list[Part]) -> tuple[str, int, int]:
@@ -140,6 +176,7 @@ def _text(spec: SweepSpec, facts: dict[str, Any]) -> str:
         [
             f"store      {facts['store']}",
             f"cells      {facts['cells']:,}{excluded} ({axes or 'no axes'})",
+            *(f"           {reason}" for reason in facts.get("excluded_because", [])),
             f"runs       {facts['runs']:,} at {facts['seeds']:,} seeds{baseline}{until}",
             f"units      {facts['units']:,} of about {facts['runs_per_unit']:,} runs",
             f"size       {_bytes(facts['bytes_uncompressed'])} before compression",

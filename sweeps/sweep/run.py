@@ -53,6 +53,7 @@ def run_sweep(
     progress: Observer | None = None,
     windows: int | None = None,
     custom: Custom | None = None,
+    baseline: bool = False,
 ) -> xarray.Dataset:
     """Run every combination of the axes' values at every seed.
 
@@ -82,6 +83,9 @@ def run_sweep(
         ``stop_after_updates``.
     custom : Custom, optional
         Rules, lengths and metrics of your own; ``executor="processes"`` then runs in several processes.
+    baseline : bool
+        Run the sequential baseline beside the cells, as the command does by itself: its figures are the
+        variables ``baseline_<metric>``.
 
     Returns
     -------
@@ -102,8 +106,16 @@ def run_sweep(
     >>> dict(ds.sizes)
     {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
     """
-    masks = flag_of("masks", masks)
-    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, windows=windows, custom=remember(custom))
+    spec = make_spec(
+        base,
+        axes,
+        seeds,
+        baseline=flag_of("baseline", baseline),
+        masks=flag_of("masks", masks),
+        tables=tables,
+        windows=windows,
+        custom=remember(custom),
+    )
     return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
 
 

@@ -1,10 +1,10 @@
 """The events of a run's trace, in Google's Trace Event Format.
 
-Simulated microseconds are the trace's microseconds. Three processes: the *trainer* with a track of steps and
-one of publications; the *slots*, a track each, whose slices are rollouts named by their behaviour version;
-the *queue* with counters (tokens, rollouts in flight, lag) and discards as instants. An arrow leads from each
-trained rollout to its step. Slices on one track never overlap, as Perfetto demands; every arrow has an id of
-its own.
+Simulated microseconds are the trace's microseconds. Processes: the *trainer* with a track of steps and one of
+publications; the *slots*, a track each, whose slices are rollouts named by their behaviour version; the
+*queue* with counters (tokens, rollouts in flight, lag) and discards as instants; each inference engine
+(:mod:`.engine_tracks`). An arrow leads from each trained rollout to its step. Slices on one track never
+overlap, as Perfetto demands; every arrow has an id of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..runs.engine_history import engine_history
+from .engine_tracks import engine_events, engine_names
 from .tracks import Tracks, microseconds
 
 if TYPE_CHECKING:
@@ -39,19 +41,24 @@ def trace_events(
     window : (float, float)
         In microseconds; what lies outside is left out.
     """
-    yield from _names(int(tracks.slot.max(initial=-1)) + 1)
+    engine = result.config.engine
+    yield from _names(int(tracks.slot.max(initial=-1)) + 1, 0 if engine is None else engine.count)
     yield from _steps(result, tracks, window)
     yield from _publications(tracks, window)
     yield from _rollouts(result, tracks, window)
     yield from _discards(result, tracks, window)
     yield from _counters(result, window)
+    if engine is not None:
+        yield from engine_events(engine_history(result), engine, window)
     warmup = result.config.warmup_seconds * 1e6
     if warmup and window[0] <= warmup <= window[1]:
         yield {"name": "warm-up ends", "ph": "i", "s": "g", "ts": warmup, "pid": TRAINER, "tid": STEPS}
 
 
-def _names(slots: int) -> Iterator[dict[str, Any]]:
-    for pid, name in ((TRAINER, "trainer"), (SLOTS, "rollout slots"), (QUEUE, "queue")):
+def _names(slots: int, engines: int) -> Iterator[dict[str, Any]]:
+    own = list(engine_names(engines))
+    processes = ((TRAINER, "trainer"), (SLOTS, "rollout slots"), (QUEUE, "queue"))
+    for pid, name in (*processes, *((pid, name) for pid, name, _ in own)):
         yield _metadata("process_name", pid, 0, name=name)
         yield _metadata("process_sort_index", pid, 0, sort_index=pid)
     for pid, tid, name in (
@@ -59,6 +66,7 @@ def _names(slots: int) -> Iterator[dict[str, Any]]:
         (TRAINER, PUBLICATIONS, "publications"),
         (QUEUE, DISCARDS, "discards"),
         *((SLOTS, slot + 1, f"slot {slot}") for slot in range(slots)),
+        *((pid, tid, name) for pid, _, threads in own for tid, name in threads),
     ):
         yield _metadata("thread_name", pid, tid, name=name)
         yield _metadata("thread_sort_index", pid, tid, sort_index=tid)

@@ -236,6 +236,26 @@ def engine(tmp_path_factory):
     return write_engine_page(folder / "engine.html", full, requests, result, line="lagsweep engine show")
 
 
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory):
+    """A report of a sweep with engines that preempt."""
+    engine = Engine(count=2, step_seconds=0.01, kv_cache_tokens=300)
+    base = PipelineConfig(**BASE, engine=engine, prompt_tokens=30, max_queue_tokens=None)
+    ds = run_spec(make_spec(base, {"engine.max_running": [1, 4], "max_lag": [1, 3]}, seeds=2))
+    page = tmp_path_factory.mktemp("engines") / "report.html"
+    return write_report(ds, page, min_ess=0.5, images=False).page
+
+
+def test_a_report_draws_its_engines_over_time(browser, engines):
+    show(browser, engines)
+    ids = browser.run("return Array.from(document.querySelectorAll('.chart'), one => one.id)")
+    drawn = "return document.querySelectorAll('.chart[data-drawn=yes] svg').length"
+
+    assert {"chart-engines-1-load", "chart-engines-1-cache"} <= set(ids)
+    assert browser.run(drawn) == len(ids)
+    assert browser.console() == []
+
+
 def test_an_engine_s_page_draws_every_chart_keeps_to_itself_and_takes_text_as_text(browser, engine):
     show(browser, engine)
     drawn = browser.run("return document.querySelectorAll('.chart[data-drawn=yes] svg').length")
@@ -264,7 +284,7 @@ def test_a_row_of_the_comparison_lights_up_in_its_charts(browser, comparison):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("kind", ["page", "comparison", "engine"])
+@pytest.mark.parametrize("kind", ["page", "comparison", "engine", "engines"])
 def test_a_phone_never_scrolls_sideways_and_no_chart_sticks_out(browser, request, kind, dark):
     show(browser, request.getfixturevalue(kind), 390, 844, phone=True, dark=dark)
 

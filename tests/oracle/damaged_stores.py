@@ -10,6 +10,8 @@ import os
 import shutil
 from pathlib import Path
 
+from lagsweep.sweeps.results.dataset import variable_table
+from lagsweep.sweeps.store.arrays import DIGEST_BYTES, digest_of_file
 from lagsweep.sweeps.store.journal import journal_line, read_line
 
 
@@ -39,6 +41,10 @@ def chunks(store, name="*"):
         for path in (store / "cells.zarr").glob(f"{name}/c/**/*")
         if path.is_file() and path.relative_to(store / "cells.zarr").parts[0] not in coordinates
     ]
+
+
+def packs(store):
+    return list((store / "packs").glob("*.pack"))
 
 
 def parts(store):
@@ -160,6 +166,60 @@ def a_chunk_is_a_link(store, rng, other):
     elsewhere = store.parent / "elsewhere"
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
+
+
+@fault
+def a_pack_is_deleted(store, rng, other):
+    pick(rng, packs(store)).unlink()
+
+
+@fault
+def a_pack_is_cut_short(store, rng, other):
+    path = pick(rng, packs(store))
+    path.write_bytes(path.read_bytes()[: int(rng.integers(path.stat().st_size))])
+
+
+@fault
+def a_bit_of_a_pack_flips(store, rng, other):
+    flip(pick(rng, packs(store)), rng)
+
+
+@fault
+def two_packs_are_swapped(store, rng, other):
+    found = sorted(packs(store))
+    if len(found) < 2:
+        raise NothingToDamage
+    swap(found[0], found[-1])
+
+
+@fault
+def a_pack_is_a_folder(store, rng, other):
+    path = pick(rng, packs(store))
+    path.unlink()
+    path.mkdir()
+
+
+@fault
+def a_pack_is_there_that_nobody_told_of(store, rng, other):
+    path = pick(rng, packs(store))
+    shutil.copyfile(path, path.with_name("unit-9.9.9.pack"))
+
+
+@fault
+def all_packs_are_deleted(store, rng, other):
+    pick(rng, packs(store))
+    shutil.rmtree(store / "packs")
+
+
+@fault
+def the_sizes_in_a_pack_are_altered_in_the_journal(store, rng, other):
+    found = [read_line(line) for line in lines(store)]
+    packed = [record for record in found if record and "sizes" in record]
+    if not packed:
+        raise NothingToDamage
+    sizes = packed[int(rng.integers(len(packed)))]["sizes"]
+    sizes[0], sizes[1] = sizes[0] + 3, sizes[1] - 3
+    write_lines(store, map(journal_line, found))
 
 
 @fault
@@ -314,7 +374,7 @@ def all_tables_are_deleted(store, rng, other):
 @fault
 def foreign_and_unfinished_files_lie_about(store, rng, other):
     (store / "cells.zarr/notes.txt").write_text("mine")
-    (store / "cells.zarr/status/c/x.partial").write_bytes(b"torn")
+    (store / "cells.zarr/status/x.partial").write_bytes(b"torn")
     (store / "tables/batches/unit-0.0.1.parquet.tmp").write_bytes(b"torn")
 
 
@@ -350,3 +410,10 @@ def the_lock_is_a_pipe(store, rng, other):
 @fault
 def a_bit_anywhere_flips(store, rng, other):
     flip(pick(rng, (path for path in Path(store).rglob("*") if path.name not in ("run.json", "lock"))), rng)
+
+
+def unit_digest(store, part, unit):
+    """The digests of a unit's chunks, in the order of the variables."""
+    return "".join(
+        digest_of_file(store.files.chunk_file(name, unit), DIGEST_BYTES) for name in variable_table(part)
+    )

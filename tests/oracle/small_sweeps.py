@@ -45,6 +45,19 @@ def tree(folder):
     }
 
 
+def array_by_array(real, before):
+    """Return a ``ZarrFiles.write`` that does something ahead of each array: given its name and its box."""
+
+    def write(files, values, box):
+        digests = []
+        for name, array in values.items():
+            before(name, box)
+            digests.append(real(files, {name: array}, box))
+        return "".join(digests)
+
+    return write
+
+
 def one_by_one(base, axes, seeds):
     """Return metric -> array over (axes…, seed), from one call of ``simulate_pipeline`` a run."""
     from lagsweep.sweeps.runs.simulate import simulate_pipeline

@@ -179,6 +179,11 @@ def _dataset() -> Any:
 
 
 @cache
+def _dataset_of_options() -> Any:
+    return ls.run_sweep(BASE, {"publication": ["background", "pause"]}, 2)
+
+
+@cache
 def _compared() -> Any:
     return ls.compare_systems(_systems(), 2)
 
@@ -555,6 +560,12 @@ def _kernel_calls() -> dict[str, Call]:
         # recovery
         "checkpoint_availability": _INTERVAL,
         "checkpoint_cadence": _INTERVAL,
+        "select_best": {
+            "values": np.arange(60.0).reshape(2, 30),
+            "indifference": 0.5,
+            "confidence": 0.9,
+            "first_values": 5,
+        },
         "expected_overhead_fraction": _INTERVAL,
         "expected_run_seconds": {"work_seconds": 36000.0, **_INTERVAL},
         "mtbf_estimate": {"run_seconds": 1e6, "failures": 3, "failures_per_second": None, "confidence": 0.9},
@@ -567,6 +578,10 @@ def _kernel_calls() -> dict[str, Call]:
         },
         "scale_mtbf_seconds": {"mtbf_seconds": 1e4, "measured_devices": 8, "devices": 64},
         # staleness
+        "drift_from_clip_fraction": {"fraction": [0.1, 0.2], "clip_range": 0.2, "lag": [1.0, 2.0]},
+        "drift_from_ess": {"normalized_ess": [0.97, 0.8], "lag": [1.0, 2.0], "ess_at_lag_0": 0.99},
+        "drift_from_kl": {"kl": [0.01, 0.05], "lag": [1.0, 2.0]},
+        "sequence_drift": {"token_drift": 0.2, "tokens": [10, 100], "correlation": 0.01},
         "effective_sample_size": {
             "weights": [[1.0, 2.0], [3.0, 4.0]],
             "log_weights": None,
@@ -844,6 +859,11 @@ def _checkpoint_calls() -> dict[str, Call]:
     }
 
 
+@cache
+def _sensitivity() -> ls.Sensitivity:
+    return ls.sensitivity(BASE, {"max_lag": [1, 2]}, metrics="updates", points=4, seeds=1)
+
+
 def _sweep_calls() -> dict[str, Call]:
     ds = Lazy(_dataset)
     result = Lazy(_result)
@@ -901,11 +921,12 @@ def _sweep_calls() -> dict[str, Call]:
         "constraint_intervals": {"result": general},
         "explain_stall": {"config": BASE, "result": result},
         "finish_run": {"run": Lazy(_finished_run)},
-        "frontier": {"ds": ds, **names, "confidence": 0.95},
+        "frontier": {"ds": ds, **names, "scenarios": None, "confidence": 0.95},
         "length_bias": {"result": general},
         "length_quantiles": {"result": general, "quantiles": (0.5, 0.9)},
         "load_spec": {"path": Lazy(lambda: _file("s.toml", _SPEC)), "rollout_workers": 2},
         "open_sweep": {"path": Lazy(_store)},
+        "token_version_ess": {"ds": Lazy(_dataset_of_options)},
         "paired_difference": {
             "ds": ds,
             "metric": "updates",
@@ -914,7 +935,7 @@ def _sweep_calls() -> dict[str, Call]:
             "confidence": 0.95,
         },
         "phase_bounds": {"config": BASE},
-        "plot_frontier": {"ds": ds, **names, "confidence": 0.95},
+        "plot_frontier": {"ds": ds, **names, "scenarios": None, "confidence": 0.95},
         "plot_heatmap": {
             "ds": ds,
             "metric": "updates",
@@ -1039,8 +1060,49 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "windows": None,
             "custom": None,
+            "baseline": False,
         },
         "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
+        "search": {
+            "base": BASE,
+            "axes": {"max_lag": [0, 1]},
+            "maximize": "trained_tokens_per_second",
+            "minimize": (),
+            "min_ess": None,
+            "max_lag": None,
+            "constraints": (),
+            "budget_runs": 200,
+            "budget_seconds": None,
+            "indifference": 0.05,
+            "confidence": 0.9,
+            "explore_seeds": 2,
+            "candidates": 2,
+            "sampler": "around",
+            "store": None,
+            "results": None,
+            "name": "sweep",
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
+        "sensitivity": {
+            "base": BASE,
+            "axes": {"max_lag": [1, 2]},
+            "metrics": "seconds_per_update",
+            "method": "sobol",
+            "points": 4,
+            "seeds": 1,
+            "constraints": (),
+            "confidence": 0.9,
+            "store": None,
+            "results": None,
+            "name": "sweep",
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
         "simulate_custom": {
             "config": BASE,
             "admission": None,
@@ -1070,6 +1132,11 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "cancel": None,
             "custom": None,
+        },
+        "write_sensitivity_page": {
+            "found": Lazy(_sensitivity),
+            "path": "sensitivity.html",
+            "line": "",
         },
         "write_report": {
             "ds": ds,
@@ -1111,6 +1178,7 @@ def _owned_calls() -> dict[str, Call]:
     calls |= {
         "Finding.within": Call({"place": "x."}, target=lambda: ls.Finding(*error)),
         "Frontier.on_frontier": Call(target=lambda: ls.frontier(_dataset())),
+        "Frontier.parts": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
         "Engine.to_dict": Call(target=lambda: ENGINE),
         "Calibration.as_dict": Call(target=_calibration),
@@ -1167,6 +1235,11 @@ def _owned_calls() -> dict[str, Call]:
         "RecordReport.as_dict": Call(target=report),
         "RecordReport.ok": Call({"strict": True}, target=report),
         "Row": Call({"columns": {"a": 1}}),
+        "SearchResult.to_dict": Call(
+            target=lambda: ls.search(BASE, {"max_lag": [0, 1]}, budget_runs=200, candidates=2)
+        ),
+        "Sensitivity.to_dict": Call(target=_sensitivity),
+        "Sensitivity.chart": Call({"metric": None}, target=_sensitivity),
         "SweepSpec.config": Call({"cell": 0, "seed": 0}, target=_spec),
         "SweepSpec.replace": Call({"seeds": (0,), "name": "x", "until": None}, target=_spec),
         "SweepSpec.run": Call({"threads": 1, "store": None}, target=_spec),
@@ -1175,7 +1248,7 @@ def _owned_calls() -> dict[str, Call]:
         "VerifyReport": Call(
             {"folder": Path("x"), "complete": True, "findings": [], "notes": [], "repairs": []}
             | {"wrong_units": set(), "stray_files": [], "units": 1, "units_done": 1, "chunks": 1}
-            | {"runs_checked": 1}
+            | {"runs_checked": 1, "content": "0" * 16}
         ),
         "VerifyReport.add": Call(
             {"kind": "x", "where": "y", "what": "z", "unit": None, "stray": None},

@@ -44,6 +44,7 @@ def test_a_cache_below_one_rollout_is_refused_in_a_configuration_and_excluded_as
 
     ds = ls.run_sweep(ls.PipelineConfig(engine=ENGINE, **SHORT), {"engine.kv_cache_tokens": [2000, 3000]}, 1)
     assert (ds["status"].values == 1).tolist() == [[False], [True]]
+    assert ls.config_at(ds, int(ds.cell[1])).engine.kv_cache_tokens == 3000
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.carried import spec_of
 from lagsweep.sweeps.spec.make import make_spec
-from lagsweep.sweeps.store import extend
+from lagsweep.sweeps.store import aside, carry, extend
 from lagsweep.sweeps.store.lock import StoreLock
 from lagsweep.sweeps.store.store import SweepStore, open_sweep, read_table
 from lagsweep.sweeps.store.verify import verify_store
@@ -234,8 +234,8 @@ def test_a_kill_while_extending_leaves_the_old_store_or_the_new(tmp_path, monkey
         raise Killed
 
     if moment == "while copying":
-        monkeypatch.setattr(extend, "_copied_tables", die)
-        monkeypatch.setattr(extend, "_link", die)
+        monkeypatch.setattr(carry, "_copied_tables", die)
+        monkeypatch.setattr(carry, "_link", die)
     elif moment == "between the renames":
         real = os.rename
 
@@ -244,9 +244,10 @@ def test_a_kill_while_extending_leaves_the_old_store_or_the_new(tmp_path, monkey
                 raise Killed
             real(source, target)
 
-        monkeypatch.setattr(extend.os, "rename", rename)
+        monkeypatch.setattr(aside, "exchange", lambda *_: False)
+        monkeypatch.setattr(aside.os, "rename", rename)
     else:
-        monkeypatch.setattr(extend.shutil, "rmtree", die)
+        monkeypatch.setattr(aside.shutil, "rmtree", die)
     # What a kill leaves: no handler of ours may tidy up, and the system takes the locks back.
     held, make = [], StoreLock.__init__
     monkeypatch.setattr(StoreLock, "__init__", lambda self, path: (held.append(self), make(self, path))[1])

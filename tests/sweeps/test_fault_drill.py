@@ -22,12 +22,15 @@ from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.store import cut
+from lagsweep.sweeps.store.merge import compact_store
 from lagsweep.sweeps.store.store import SweepStore, open_sweep, read_table
 from lagsweep.sweeps.store.writing import run_into_store
 
 ROUNDS = int(os.environ.get("LAGSWEEP_DRILL_ROUNDS", "0"))  # over all kinds of stores, in the long form
 SEED = 20_261_130
-KINDS = ("finished", "unfinished", "extended")
+KINDS = ("finished", "unfinished", "extended", "merged", "compacted", "packed")
+MERGED = ("merged", "compacted", "packed")  # of many small units: done, done by an older version, under way
 ALTERS_THE_STORE_ITSELF = ("a_bit_of_the_groups_metadata_flips", "a_bit_anywhere_flips")
 BENIGN = (  # what is shown and run needs none of it
     "the_spec_file_is_altered",
@@ -42,6 +45,16 @@ def the_spec(**changes):
 
 SPEC = the_spec()
 UNIT_RUNS = 18  # three seeds of six cells: 4 units, 1 of the baseline
+SMALL = 3  # 20 units, 4 of the baseline: merged
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few():
+    """Merge what a real store would leave, to keep the drill small."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cut, "MOST_UNITS", 8)
+        patched.setattr(cut, "MERGED_UNITS", 4)
+        yield
 
 
 def stopped_after(units, spec, folder, **options):
@@ -67,6 +80,14 @@ def stores(tmp_path_factory):
     run_into_store(SPEC.replace(seeds=tuple(range(5))), root / "extended", unit_runs=UNIT_RUNS)
     stopped_after(2, SPEC, root / "extended")
     run_into_store(the_spec(batch_tokens=140), root / "other", unit_runs=UNIT_RUNS)
+    run_into_store(SPEC, root / "merged", unit_runs=SMALL)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cut, "MOST_UNITS", 1000)
+        run_into_store(SPEC, root / "compacted", unit_runs=SMALL)
+    assert compact_store(root / "compacted")[1] == 5 + 4  # of the cells, and of the baseline
+    assert tree(root / "compacted") == tree(root / "merged")
+    stopped_after(9, SPEC, root / "packed", unit_runs=SMALL)
+    assert (root / "packed/packs").exists()
     assert 0 < len(SweepStore(root / "unfinished").journal.units("cells")) < 4
     return root
 
@@ -152,7 +173,8 @@ def look(store, folder, capsys):
 
 def names_a_file(text):
     return any(
-        mark in text for mark in ("zarr", "journal", "tables/", "lock", "spec", "schema", "fingerprint")
+        mark in text
+        for mark in ("zarr", "journal", "tables/", "packs/", "lock", "spec", "schema", "fingerprint")
     )
 
 
@@ -160,7 +182,8 @@ def drill(kind, name, seed, stores, right, truth, folder, capsys, *, everything)
     """Damage a copy of a store in one way, give every command, and hold what each says against the truth."""
     store = folder / "store"
     shutil.copytree(stores / kind, store)
-    shutil.copyfile(stores / "finished/journal.jsonl", folder / "finished-journal")
+    alike = "merged" if kind in MERGED else "finished"
+    shutil.copyfile(stores / alike / "journal.jsonl", folder / "finished-journal")
     try:
         FAULTS[name](store, np.random.default_rng(seed), stores / "other")
     except NothingToDamage:
@@ -224,13 +247,18 @@ def run_and_compare(kind, name, store, stores, right, folder, capsys):
     assert_right(repaired, right)
     assert command("verify", repaired, "--quiet", "--sample", "5", capsys=capsys)[0] == 0
     if kind != "extended":
-        assert tree(repaired) == tree(stores / "finished")
+        assert tree(repaired) == tree(stores / ("merged" if kind in MERGED else "finished"))
 
 
 def cases():
     if ROUNDS:
         return [(kind, name, SEED + number) for number in range(ROUNDS) for name in FAULTS for kind in KINDS]
-    return [(KINDS[number % 3], name, SEED + number) for number, name in enumerate(FAULTS)]
+    before, now = [kind for kind in KINDS if kind not in MERGED], [*MERGED]
+    return [
+        (kinds[number % 3] if "pack" not in name else "packed", name, SEED + number)
+        for number, name in enumerate(FAULTS)
+        for kinds in ((before, now) if "pack" not in name else (now,))
+    ]
 
 
 @pytest.mark.parametrize(("kind", "name", "seed"), cases())

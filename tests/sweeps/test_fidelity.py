@@ -222,11 +222,17 @@ def test_one_step_off_is_a_range_around_the_measurement_and_its_splits_are_withi
     assert all(abs(row.error) < 0.05 for row in rows if row.kind == "split")
 
 
-def test_marins_staleness_two_and_three_are_within_eight_percent_and_four_says_why_not(found):
+def test_marins_staleness_two_is_within_eight_percent_and_three_and_four_are_ranges_that_hold(found):
     two, three, four, mean = found["A staleness sweep"].rows
 
-    assert all(abs(row.error) < 0.08 for row in (two, three, mean))
-    assert four.why
+    assert all(abs(row.error) < 0.08 for row in (two, mean))
+    for row in (three, four):
+        assert row.kind == "range"
+        assert row.holds
+        assert "groups that outlast the allowance" in row.identified
+    # Dropped, they make 4 faster than 3, as it was measured; trained, 64 workers make the two alike.
+    assert four.low < 0.96 * three.low
+    assert four.high == three.high
 
 
 def test_colocated_32_grew_and_the_first_tenth_is_not_most_of_the_gain(found):

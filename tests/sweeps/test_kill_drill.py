@@ -37,8 +37,6 @@ ARGUMENTS = (
         "sync_cadence=1,2",
         "--seeds",
         "96",
-        "--runs-per-unit",
-        "12",
     ),
     *(
         "--law",
@@ -61,12 +59,17 @@ ARGUMENTS = (
         "sweep",
     ),
 )
-UNITS = 48 + 8  # of the cells, and of the baseline
+RUNS_PER_UNIT = {"as they are": 12, "merged": 6}
+UNITS = {12: 48 + 8, 6: 96 + 16}  # of the cells, and of the baseline; more than 64 are merged at the end
 
 
-def start(folder):
+def start(folder, runs, **options):
     return subprocess.Popen(
-        [LAGSWEEP, *ARGUMENTS], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [LAGSWEEP, *ARGUMENTS, "--runs-per-unit", str(runs)],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        **options,
     )
 
 
@@ -84,25 +87,25 @@ def wait_for(process, reached):
         time.sleep(POLL_SECONDS)
 
 
-def kill_in(phase, folder, rng):
+def kill_in(phase, folder, rng, runs):
     """Start the command and kill it in a phase at a random moment of it."""
-    process = start(folder)
+    process = start(folder, runs)
     if phase == "creation":
         wait_for(process, lambda: any(folder.glob("sweep.building-*")) or (folder / "sweep").exists())
         time.sleep(rng.uniform(0, 0.06))
     elif phase == "finishing":
-        wait_for(process, lambda: lines_written(folder)[0] >= UNITS)
-        time.sleep(rng.uniform(0, 0.004))
+        wait_for(process, lambda: lines_written(folder)[0] >= UNITS[runs])
+        time.sleep(rng.uniform(0, 0.004 if runs == 12 else 0.6))
     else:
         before = lines_written(folder)[0]
-        target = rng.randint(before + 1, max(before + 1, min(UNITS - 3, before + 8)))
+        target = rng.randint(before + 1, max(before + 1, min(UNITS[runs] - 3, before + 8)))
         wait_for(process, lambda: lines_written(folder)[0] >= target)
         time.sleep(rng.uniform(0, 0.03))
     process.send_signal(signal.SIGKILL)
     return process.wait()
 
 
-def landed(folder):
+def landed(folder, runs):
     """Tell from what lies on disk where a kill landed."""
     if not (folder / "sweep").exists():
         return "creation" if any(folder.glob("sweep.building-*")) else "start"
@@ -110,16 +113,17 @@ def landed(folder):
     units = sum(len(journal.units(part)) for part in ("cells", "baseline"))
     if journal.finished:
         return "after the end"
-    if units >= UNITS:
+    if units >= UNITS[runs]:
         return "finishing"
-    return f"partial, {units} of {UNITS} units" if units else "before the first unit"
+    return f"partial, {units} of {UNITS[runs]} units" if units else "before the first unit"
 
 
-def test_killed_at_random_moments_it_ends_as_undisturbed(tmp_path):
+@pytest.mark.parametrize("runs", RUNS_PER_UNIT.values(), ids=RUNS_PER_UNIT)
+def test_killed_at_random_moments_it_ends_as_undisturbed(tmp_path, runs):
     rng = random.Random(SEED)
     calm = tmp_path / "calm"
     calm.mkdir()
-    assert start(calm).wait() == 0
+    assert start(calm, runs).wait() == 0
     undisturbed = tree(calm / "sweep")
     counts, kills, round_number = Counter(), [], 0
 
@@ -133,15 +137,15 @@ def test_killed_at_random_moments_it_ends_as_undisturbed(tmp_path):
             ["creation"] * ("creation" in phases) + ["partial"] * 5 + ["finishing"] * ("finishing" in phases)
         )
         for phase in plan:
-            if phase == "partial" and lines_written(folder)[0] >= UNITS - 4:
+            if phase == "partial" and lines_written(folder)[0] >= UNITS[runs] - 4:
                 continue
-            if kill_in(phase, folder, rng) == 0:
+            if kill_in(phase, folder, rng, runs) == 0:
                 continue  # it was faster than the kill
-            where = landed(folder)
+            where = landed(folder, runs)
             kills.append(where)
             counts[where.split(",")[0]] += 1
             print(f"kill {len(kills):2}: aimed at {phase:9} landed {where}")
-        assert start(folder).wait() == 0
+        assert start(folder, runs).wait() == 0
         assert tree(folder / "sweep") == undisturbed
         assert sorted(path.name for path in folder.iterdir()) == ["sweep"]
         assert len(kills) <= MOST_KILLS, f"kills keep missing their phases: {counts}"
@@ -155,21 +159,15 @@ def test_killed_at_random_moments_it_ends_as_undisturbed(tmp_path):
 
 def test_a_whole_process_group_killed_leaves_nothing_running(tmp_path):
     """No state says "running": what is done is in the journal, all else is still to do."""
-    process = subprocess.Popen(
-        [LAGSWEEP, *ARGUMENTS],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = start(tmp_path, 12, start_new_session=True)
     wait_for(process, lambda: lines_written(tmp_path)[0] >= 3)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     done = lines_written(tmp_path)[0]
 
-    assert start(tmp_path).wait() == 0
+    assert start(tmp_path, 12).wait() == 0
 
-    assert 3 <= done < UNITS
+    assert 3 <= done < UNITS[12]
     journal = Journal(tmp_path / "sweep" / JOURNAL_NAME)
-    assert [record["kind"] for record in journal.records].count("unit") == UNITS
+    assert [record["kind"] for record in journal.records].count("unit") == UNITS[12]
     assert not journal.torn or done

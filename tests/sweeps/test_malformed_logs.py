@@ -7,6 +7,8 @@ import json
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
 
 import lagsweep as ls
 from lagsweep import ConfigError
@@ -274,3 +276,37 @@ def test_steps_far_apart_are_counted_not_listed(tmp_path):
     log = read(tmp_path, "\n".join([HEADER, "1,5,2,9", "3,5,2,9", "4000000000000,5,2,9"]))
 
     assert log.found("gap")[0].words == "3,999,999,999,997 steps are not in the log: 2, 4-3999999999999"
+
+
+def test_two_files_of_one_run_are_its_segments(tmp_path):
+    (tmp_path / "a.csv").write_text("\n".join([HEADER, *lines(range(10))]))
+    (tmp_path / "b.csv").write_text("\n".join([HEADER, *lines(range(7, 15))]))
+    log = ls.read_step_log([tmp_path / "a.csv", tmp_path / "b.csv"])
+
+    assert log.frame.group_by("run", "segment", maintain_order=True).len().rows() == [(0, 0, 10), (0, 1, 8)]
+    assert said(log, "restart") == [("step 7", 3, "split")]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.integers(0, 12), st.just(2.5)),
+            st.one_of(st.none(), st.sampled_from([5.0, 5.5, -1.0, "oops"])),
+            st.one_of(st.none(), st.sampled_from([9.0, 9.25, 40.0])),
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_every_row_of_a_file_is_in_the_frame_joined_or_left_out_with_a_reason(tmp_path, rows):
+    text = "\n".join(",".join("" if each is None else str(each) for each in row) for row in rows)
+    try:
+        log = read(tmp_path, f"step,timing_s/gen,timing_s/step\n{text}\n")
+    except ConfigError:
+        reject()  # a file without one usable step is refused as a whole
+
+    assert rows_of(log) == len(rows)
+    assert not log.frame.select("run", "segment", "step").is_duplicated().any()
+    assert all(log.left_out["reason"].str.len_chars() > 0)
+    assert log.frame["generation_seconds"].min() is None or log.frame["generation_seconds"].min() >= 0

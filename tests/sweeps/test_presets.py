@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.config.engine import Engine
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.presets.registry import (
     all_presets,
@@ -834,3 +835,30 @@ def test_an_error_names_the_knob_the_rule_the_value_and_the_way_out(call, text):
         call()
 
     assert str(caught.value) == text
+
+
+NEW_SETTINGS = {
+    "engine": {"engine": Engine(count=2, step_seconds=0.02, kv_cache_tokens=3000)},
+    "fetch": {"fetch_seconds": 1.5},
+    "evaluation": {"evaluation_every_updates": 2, "evaluation_seconds": 5.0},
+    "spread": {"train_spread": 0.2},
+    "schedule": {
+        "response_length": LengthLaw.schedule([(0, LengthLaw.fixed(90)), (2, LengthLaw.fixed(180))])
+    },
+}
+
+
+@pytest.mark.parametrize("settings", NEW_SETTINGS.values(), ids=NEW_SETTINGS)
+@pytest.mark.parametrize("name", all_presets())
+def test_every_preset_takes_engines_and_the_settings_of_the_trainer(name, settings):
+    needs = {"max_inflight_tasks": 1024} if name == "trl_async" else {}
+    small = {"batch_groups": 4, "group_size": 2, "rollout_workers": 8, "duration_seconds": 400.0}
+    config = preset_config(name, **small, **settings, **needs)
+    run = simulate_pipeline(config)
+
+    assert run.updates > 2
+    if "engine" in settings:
+        assert config.engine.step_seconds == 0.02
+        assert run.decoded_tokens >= run.generated_tokens > 0
+    else:
+        assert {key: getattr(config, key) for key in settings} == settings

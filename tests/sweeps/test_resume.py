@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 import xarray as xr
-from oracle.small_sweeps import small_base, tree
+from oracle.small_sweeps import array_by_array, small_base, tree
 
 from lagsweep.errors import StoreError
 from lagsweep.sweeps.execute import work as unit_work
@@ -65,16 +65,14 @@ class Count(Progress):
 @pytest.mark.parametrize("after", range(0, 179, 13))
 def test_killed_between_any_two_writes_of_an_array(tmp_path, monkeypatch, undisturbed, after):
     """30 arrays a unit of cells, 29 of the baseline: some are there when the kill comes."""
-    real, written = ZarrFiles.write, [0]
+    written = [0]
 
-    def write(self, values, box):
-        for name, array in values.items():
-            if written[0] == after:
-                raise Killed
-            written[0] += 1
-            real(self, {name: array}, box)
+    def before(name, box):
+        if written[0] == after:
+            raise Killed
+        written[0] += 1
 
-    monkeypatch.setattr(ZarrFiles, "write", write)
+    monkeypatch.setattr(ZarrFiles, "write", array_by_array(ZarrFiles.write, before))
     folder = tmp_path / "sweep"
     with pytest.raises(Killed):
         run_into_store(SPEC, folder, unit_runs=UNIT_RUNS, executor="serial")
@@ -190,7 +188,7 @@ def test_a_full_disk_is_told_and_resumed(tmp_path, monkeypatch, undisturbed):
         written[0] += 1
         if written[0] == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(self, values, box)
+        return real(self, values, box)
 
     monkeypatch.setattr(ZarrFiles, "write", write)
     with pytest.raises(StoreError, match=r"store: cannot grow: No space left on device .* it goes on"):
@@ -351,17 +349,15 @@ def test_a_kill_while_a_partly_done_unit_is_written_again_is_no_fault(tmp_path, 
     small = SPEC.replace(seeds=tuple(range(9)), baseline=False)
     larger = small.replace(seeds=tuple(range(10)))
     run_into_store(small, folder, unit_runs=24)
-    real, written = ZarrFiles.write, [0]
+    written = [0]
 
-    def write(self, values, box):
-        for name, array in values.items():
-            if box[-1] == (8, 10):
-                written[0] += 1
-                if written[0] == 12:
-                    raise Killed
-            real(self, {name: array}, box)
+    def before(name, box):
+        if box[-1] == (8, 10):
+            written[0] += 1
+            if written[0] == 12:
+                raise Killed
 
-    monkeypatch.setattr(ZarrFiles, "write", write)
+    monkeypatch.setattr(ZarrFiles, "write", array_by_array(ZarrFiles.write, before))
     with pytest.raises(Killed):
         run_into_store(larger, folder, executor="serial")
     monkeypatch.undo()
@@ -383,15 +379,12 @@ def test_a_kill_while_failed_runs_are_written_again_leaves_nothing_half_healed(
     failing(monkeypatch)
     run_into_store(SPEC, folder, unit_runs=UNIT_RUNS)
     monkeypatch.undo()
-    real = ZarrFiles.write
 
-    def write(self, values, box):
-        for name, array in values.items():
-            if name == "status":
-                raise Killed
-            real(self, {name: array}, box)
+    def before(name, box):
+        if name == "status":
+            raise Killed
 
-    monkeypatch.setattr(ZarrFiles, "write", write)
+    monkeypatch.setattr(ZarrFiles, "write", array_by_array(ZarrFiles.write, before))
     with pytest.raises(Killed):
         run_into_store(SPEC, folder, executor="serial", retry_failed=True)
     monkeypatch.undo()

@@ -660,3 +660,44 @@ def test_a_program_on_the_path_is_printed_by_its_name(here, monkeypatch):
     assert program() == "lagsweep"
     monkeypatch.setattr("sys.argv", [str(here / "other" / "lagsweep")])
     assert program() == str(here / "other" / "lagsweep")
+
+
+def test_a_long_or_large_run_names_time_and_size_before_it_starts(tmp_path, monkeypatch, capsys):
+    from lagsweep.sweeps.sweep import dry_run
+
+    arguments = [
+        "run",
+        "--duration-seconds",
+        "300",
+        "--seeds",
+        "3",
+        "--axis",
+        "max_lag=1,2",
+        "--threads",
+        "2",
+    ]
+    assert run(*arguments, "--store", str(tmp_path / "short")) == 0
+    assert "before compression" not in capsys.readouterr().err
+
+    monkeypatch.setattr(dry_run, "LARGE_BYTES", 1000)
+    assert run(*arguments, "--store", str(tmp_path / "large")) == 0
+    told = capsys.readouterr().err.splitlines()
+    named = next(place for place, line in enumerate(told) if "before compression" in line)
+    assert re.fullmatch(r"about \S+ s on 2 threads, [\d.]+ kB before compression", told[named])
+    assert told[named + 1] == "9 runs"
+    # Nothing is left to do, so nothing is named; nor where nothing is to be said.
+    assert run(*arguments, "--store", str(tmp_path / "large")) == 0
+    assert run(*arguments, "--store", str(tmp_path / "quiet"), "--quiet") == 0
+    assert "before compression" not in capsys.readouterr().err
+
+
+def test_a_run_that_a_guess_calls_long_is_measured(tmp_path, monkeypatch, capsys):
+    from lagsweep.sweeps.sweep import dry_run
+
+    monkeypatch.setattr(dry_run, "guessed_run_seconds", lambda base, design: 1e6)
+    assert run("run", "--duration-seconds", "60", "--seeds", "1", "--store", str(tmp_path / "s")) == 0
+    assert "before compression" not in capsys.readouterr().err
+    monkeypatch.setattr(dry_run, "calibrate", lambda part: (100.0, 1))
+    arguments = ["run", "--duration-seconds", "60", "--seeds", "1", "--threads", "1"]
+    assert run(*arguments, "--store", str(tmp_path / "t")) == 0
+    assert "about 3 min 20 s on 1 thread," in capsys.readouterr().err

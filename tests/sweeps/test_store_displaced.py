@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from oracle.small_sweeps import small_base, sorted_along_axes, tree
+from oracle.damaged_stores import unit_digest
+from oracle.small_sweeps import array_by_array, small_base, sorted_along_axes, tree
 
 from lagsweep.errors import StoreError
 from lagsweep.sweeps.cli.main import main
@@ -21,8 +22,8 @@ from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.make import make_spec
-from lagsweep.sweeps.store import extend
-from lagsweep.sweeps.store.arrays import StoredArray, ZarrFiles
+from lagsweep.sweeps.store import aside, extend
+from lagsweep.sweeps.store.arrays import DIGEST_BYTES, StoredArray, ZarrFiles, digest_of_file
 from lagsweep.sweeps.store.cluster import unit_on_worker
 from lagsweep.sweeps.store.lock import StoreLock
 from lagsweep.sweeps.store.place import Place
@@ -64,16 +65,14 @@ def store(sound, tmp_path):
 
 def at_write(monkeypatch, number, do):
     """Do something before the given write of arrays, from within it."""
-    real, written = ZarrFiles.write, [0]
+    written = [0]
 
-    def write(files, values, box):
-        for name, array in values.items():
-            written[0] += 1
-            if written[0] == number:
-                do()
-            real(files, {name: array}, box)
+    def before(name, box):
+        written[0] += 1
+        if written[0] == number:
+            do()
 
-    monkeypatch.setattr(ZarrFiles, "write", write)
+    monkeypatch.setattr(ZarrFiles, "write", array_by_array(ZarrFiles.write, before))
 
 
 # Whose folder is it? ---------------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ def test_a_variable_reads_any_selection_across_chunks(tmp_path):
         for column in range(3):
             box = ((2 * row, min(2 * row + 2, 5)), (3 * column, min(3 * column + 3, 7)))
             files.write({"x": values[tuple(slice(*ends) for ends in box)]}, box)
-            digests[row, column] = files.digest("x", (row, column))
+            digests[row, column] = digest_of_file(files.chunk_file("x", (row, column)), DIGEST_BYTES)
     variable = StoredVariable(tmp_path, "x", array, digests)
     rng = np.random.default_rng(5)
 
@@ -329,14 +328,17 @@ def test_a_stores_name_is_a_name_and_not_a_pattern(tmp_path, monkeypatch, sound,
         raise Killed
 
     if moment == "between the renames":
-        monkeypatch.setattr(extend.os, "rename", rename)
+        monkeypatch.setattr(aside, "exchange", lambda *_: False)
+        monkeypatch.setattr(aside.os, "rename", rename)
     else:
-        monkeypatch.setattr(extend.shutil, "rmtree", die)
+        monkeypatch.setattr(aside.shutil, "rmtree", die)
     with pytest.raises(Killed):
         run_into_store(spec(9), folder)
     monkeypatch.undo()
     if moment == "between the renames":
-        with pytest.raises(StoreError, match="An extension of it was killed; the run's command goes on"):
+        with pytest.raises(
+            StoreError, match="merge of it was killed; the run's command or `lagsweep compact` goes on"
+        ):
             open_sweep(folder)
     watch = Watch()
 
@@ -357,7 +359,7 @@ def test_a_fault_of_the_disk_during_an_extension_is_an_error_of_the_store(store,
     def fail(*_, **__):
         raise OSError(number, os.strerror(number), "somewhere")
 
-    monkeypatch.setattr(extend, "_copy_done", fail)
+    monkeypatch.setattr(extend, "carry_over", fail)
     with pytest.raises(StoreError, match=f"store: cannot .*{text}"):
         run_into_store(spec(12), store)
     monkeypatch.undo()
@@ -549,7 +551,7 @@ def test_a_repair_undoes_wrong_values_that_fit_their_digests(store, sound, capsy
         {"trained_tokens": (arrays.metrics["trained_tokens"] + 1).reshape(2, 2, 2)},
         part.layout.box((0, 0, 1)),
     )
-    record = opened.journal.units("cells")["0.0.1"] | {"digest": opened.unit_digest(part, (0, 0, 1))}
+    record = opened.journal.units("cells")["0.0.1"] | {"digest": unit_digest(opened, part, (0, 0, 1))}
     opened.place.check()
     opened.journal.append(record)
     opened.journal.append({"kind": "finished", "fingerprint": opened.spec.fingerprint})

@@ -14,18 +14,23 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from oracle.small_sweeps import small_base
 
+from lagsweep.errors import StoreError
 from lagsweep.kernels.pipeline.metrics import METRICS
 from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.execute.units import unit_of_name
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
 from lagsweep.sweeps.spec.make import make_spec
-from lagsweep.sweeps.store.arrays import ZarrFiles
+from lagsweep.sweeps.store import cut
+from lagsweep.sweeps.store.merge import compact_store
+from lagsweep.sweeps.store.packs import pack_name
+from lagsweep.sweeps.store.place import Place
 from lagsweep.sweeps.store.store import SweepStore, create_store, open_sweep
 from lagsweep.sweeps.store.verify import verify_store
 from lagsweep.sweeps.store.writing import StoredRun, open_or_create, run_into_store
@@ -48,8 +53,11 @@ class Killed(BaseException):
 class StoredSweep(RuleBasedStateMachine):
     """The store, and the plain facts about it."""
 
-    @initialize(seeds=st.integers(1, 5), unit_runs=st.integers(1, 12))
-    def create(self, seeds, unit_runs):
+    @initialize(seeds=st.integers(1, 5), unit_runs=st.integers(1, 12), most=st.sampled_from([2, 5, 64]))
+    def create(self, seeds, unit_runs, most):
+        """Made with small units; stores with more than `most` are merged when all is done."""
+        self.limits = cut.MOST_UNITS, cut.MERGED_UNITS
+        cut.MOST_UNITS, cut.MERGED_UNITS = most, max(1, most // 2)
         self.root = Path(tempfile.mkdtemp())
         self.folder = self.root / "sweep"
         self.axes = {"max_lag": [0, 2]}
@@ -62,6 +70,7 @@ class StoredSweep(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "root"):
+            cut.MOST_UNITS, cut.MERGED_UNITS = self.limits
             shutil.rmtree(self.root)
 
     def spec(self):
@@ -114,25 +123,24 @@ class StoredSweep(RuleBasedStateMachine):
             StoredRun.accept = real
 
     @precondition(lambda self: self.planted is None)
-    @rule(after=st.integers(0, 90))
+    @rule(after=st.integers(0, 300))
     def kill(self, after):
-        """Die between two arrays of some unit."""
-        real, left = ZarrFiles.write, [after]
+        """Die between two files: arrays of some unit, packs, tables, or what is merged."""
+        real, left = Place.write, [after]
 
-        def write(files, values, box):
-            for name, array in values.items():
-                left[0] -= 1
-                if left[0] < 0:
-                    raise Killed
-                real(files, {name: array}, box)
+        def write(place, name, content):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            real(place, name, content)
 
-        ZarrFiles.write = write
+        Place.write = write
         try:
             run_into_store(self.spec(), self.folder, executor="serial")
         except Killed:
             pass
         finally:
-            ZarrFiles.write = real
+            Place.write = real
 
     @precondition(lambda self: self.planted is None)
     @rule(cut=st.integers(1, 200))
@@ -153,6 +161,17 @@ class StoredSweep(RuleBasedStateMachine):
         assert verify_store(self.folder, everything=True).findings == []
 
     @precondition(lambda self: self.planted is None)
+    @rule()
+    def compact(self):
+        """Merge the units of a finished store; of another one nothing is merged."""
+        if SweepStore(self.folder).complete:
+            compact_store(self.folder)
+            assert SweepStore(self.folder).complete
+        else:
+            with pytest.raises(StoreError, match="must be finished"):
+                compact_store(self.folder)
+
+    @precondition(lambda self: self.planted is None)
     @rule(
         how=st.sampled_from(["flip", "cut", "remove", "swap"]),
         variable=st.sampled_from(["updates", "mean_queue_tokens", "status", "lag_counts"]),
@@ -168,6 +187,9 @@ class StoredSweep(RuleBasedStateMachine):
             return
         unit = unit_of_name(names[which % len(names)])
         chunk = store.files.chunk_file(variable, unit)
+        packed = "pack" in units[names[which % len(names)]]
+        if packed:
+            chunk = self.folder / pack_name(names[which % len(names)])
         content = chunk.read_bytes()
         if how == "flip":
             place = where % len(content)
@@ -178,7 +200,7 @@ class StoredSweep(RuleBasedStateMachine):
             chunk.unlink()
         else:
             other = store.files.chunk_file("generated_tokens" if variable != "lag_counts" else "status", unit)
-            chunk.write_bytes(other.read_bytes())
+            chunk.write_bytes(content[1:] + content[:1] if packed else other.read_bytes())
         if not chunk.exists() or chunk.read_bytes() != content:
             self.planted = (chunk, content)
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import zarr
+from oracle.damaged_stores import unit_digest
 from oracle.small_sweeps import small_base, tree
 
 from lagsweep.sweeps.spec.make import make_spec
@@ -48,7 +49,7 @@ def rewrite_digest(folder, unit="0.0.3", **changes):
     store = SweepStore(folder)
     part = store.part("cells")
     record = dict(store.journal.units("cells")[unit])
-    record["digest"] = store.unit_digest(part, tuple(int(k) for k in unit.split(".")))
+    record["digest"] = unit_digest(store, part, tuple(int(k) for k in unit.split(".")))
     file = folder / "journal.jsonl"
     lines = [line for line in file.read_bytes().splitlines(keepends=True) if f'"{unit}"'.encode() not in line]
     lines.insert(1, journal_line(record | changes))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ....kernels.errors import NO_VALUE, ConfigError
-from ...json_text import json_text
+from ...json_text import json_document
 from ..shared import this_command
 from .options import reading, reading_options
 from .samples import fit_samples
@@ -91,7 +91,7 @@ def command(context: click.Context, requests: Path | None, **options: Any) -> in
         )
         written.append(str(page))
     if options["as_json"]:
-        click.echo(json_text({**fit_facts(found), "written": written}))
+        click.echo(json_document("engine-fit", {**fit_facts(found), "written": written}))
     else:
         click.echo(fit_text(found, f"written: {', '.join(written)}"))
     return 0

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from ....kernels.errors import ConfigError, Finding
-from ...json_text import json_text
+from ...json_text import json_document
 from ..shared import this_command
 from .options import named
 
@@ -52,7 +52,7 @@ def fit_samples(context: click.Context, requests: Path | None, options: dict[str
         write_samples_page(page, fit, toml=toml, line=this_command())
         written.append(str(page))
     if options["as_json"]:
-        click.echo(json_text({**fit.as_dict(), "written": written}))
+        click.echo(json_document("engine-samples", {**fit.as_dict(), "written": written}))
     else:
         words = f"written: {', '.join(written)}" if written else "written: nothing"
         click.echo(engine_samples_text(fit, words))

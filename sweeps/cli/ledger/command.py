@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...json_text import json_text
+from ...json_text import json_document
 from .options import KV_FORMATS, ByteSize
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ _SUMS = {
     "kv": "KV cache from raw numbers: per token, per sequence, what a pool admits.",
     "sync": "Weight synchronisation: transfer time, fan-out, cadence and lag.",
     "checkpoint": "Checkpoint intervals and what they cost.",
+    "drift": "Drift per version from a logged ESS, KL or clip ratio.",
     "models": "List the shipped model shapes with their sources.",
 }
 
@@ -91,7 +92,7 @@ def command(ctx: click.Context, model: str | None, check: bool, as_json: bool, *
         )
     ledger = build_ledger(load_model(model), _settings(options))
     if as_json:
-        click.echo(json_text(_document(ledger), indent=1))
+        click.echo(json_document("ledger", _document(ledger), indent=1))
     else:
         _print(ledger)
     return 1 if check and not ledger.peak.fits else 0

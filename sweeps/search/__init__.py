@@ -1,0 +1,1 @@
+"""The best setting among ranges, found with few runs and a stated probability."""
