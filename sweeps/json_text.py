@@ -22,6 +22,8 @@ DOCUMENTS = {
     "recommend": 1,
     "compare": 1,
     "trace": 1,
+    "calibrate": 1,
+    "whatif": 1,
     "engine-fit": 1,
     "engine-samples": 1,
     "engine-show": 1,

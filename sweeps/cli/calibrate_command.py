@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from ..json_text import json_text
-from .calibrate_options import calibrate_options, calibrated
+from ..json_text import json_document
+from .calibrate_options import KNOWN_NOTE, LOG_THEMES, calibrate_options, calibrated
+from .option_groups import GroupedCommand, Themes
 from .shared import this_command
 
 
+class _CalibrateCommand(GroupedCommand):
+    field_note: ClassVar[str] = KNOWN_NOTE
+    themes: ClassVar[Themes] = {
+        **LOG_THEMES,
+        "Output": ("output", "page", "as_json", "help"),
+    }
+
+
 @click.command(
+    cls=_CalibrateCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 2 usage: a log that cannot be used, a setting that cannot be.",
 )
@@ -47,7 +57,7 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
         write_calibration_page(page, found, toml=found.to_toml(target.name), line=this_command())
         written.append(str(page))
     if options["as_json"]:
-        click.echo(json_text({**found.as_dict(), "written": written}))
+        click.echo(json_document("calibrate", {**found.as_dict(), "written": written}))
     else:
         click.echo(f"{calibration_text(found)}\n\nwritten: {', '.join(written)}")
     return 0

@@ -11,9 +11,20 @@ import click
 from ...kernels.errors import ConfigError
 from ..presets.systems import read_scalar
 from .config_flags import changes_from_flags, config_options, preset_from_flags
+from .option_groups import Themes
 from .shared import with_engine_fields
 
-_LOG = "How the log is read"
+KNOWN_NOTE = (
+    "Settings of the pipeline that are known of the run: what is given is not fitted. In brackets what holds "
+    "where neither the log nor a flag says it."
+)
+# Heads of the options, for their help.
+LOG_THEMES: Themes = {
+    "How the log is read": ("framework", "columns", "units", "held", "fit_steps"),
+    "What is known of the run": (
+        "preset", "knobs", "lengths", "samples", "rollout_gpus", "trainer_gpus", "other_size",
+    ),
+}  # fmt: skip
 
 
 def calibrate_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from ..json_text import json_text
-from .calibrate_options import calibrate_options, calibrated
+from ..json_text import json_document
+from .calibrate_options import KNOWN_NOTE, LOG_THEMES, calibrate_options, calibrated
 from .config_flags import axes_from_flags
+from .option_groups import GroupedCommand, Themes
+
+
+class _WhatIfCommand(GroupedCommand):
+    field_note: ClassVar[str] = KNOWN_NOTE
+    themes: ClassVar[Themes] = {
+        "What would change": ("axis", "seeds"),
+        **LOG_THEMES,
+        "Output": ("as_json", "threads", "help"),
+    }
 
 
 @click.command(
+    cls=_WhatIfCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 2 usage: a log that cannot be used, a setting that cannot be.",
 )
@@ -35,5 +46,5 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
 
     axes = axes_from_flags(options["axis"])
     found = what_if(calibrated(logs, options), axes, seeds=options["seeds"], threads=options["threads"])
-    click.echo(json_text(found.as_dict()) if options["as_json"] else str(found))
+    click.echo(json_document("whatif", found.as_dict()) if options["as_json"] else str(found))
     return 0
