@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls engine-fit engine-cost plan-checks search-runs read-logs big-results check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores fuzz-calls engine-fit engine-cost plan-checks search-runs read-logs big-results calibrate-judges check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -69,6 +69,10 @@ plan-checks: $(VENV)/.installed-tests
 SHARED ?= ../shared
 read-logs: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/read_logs.py --shared $(SHARED) --output results/published/logs.md
+
+# Runs whose rest is known: simulated logs of every preset, and the first steps of real logs.
+calibrate-judges: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/calibrate_judges.py --output results/published/calibrate.md
 
 # Memory of a million runs in one cell and of a unit with millions of rows; beside an older commit's with BEFORE=COMMIT.
 big-results: $(VENV)/.installed-tests

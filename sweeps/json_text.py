@@ -23,6 +23,8 @@ DOCUMENTS = {
     "compare": 1,
     "plan": 1,
     "trace": 1,
+    "calibrate": 1,
+    "whatif": 1,
     "engine-fit": 1,
     "engine-samples": 1,
     "engine-show": 1,

@@ -29,6 +29,8 @@ SUBCOMMANDS: dict[str, str] = {
     "sensitivity": "Tell which settings move a metric most, over ranges.",
     "compare": "Run several systems' rules on the same rollouts.",
     "trace": "Write one run as a Chrome trace for Perfetto.",
+    "calibrate": "Fit a configuration to a run's log.",
+    "whatif": "Say what other settings would change in a logged run.",
     "engine": "Fit an inference engine to a request log, or try one.",
     "ledger": "Memory, KV cache, weight sync and checkpoint sums.",
     "validate": "Check rollout records against the contract.",

@@ -13,6 +13,10 @@ from .sweeps.charts.plots import (
     plot_lag as plot_lag,
     plot_timeline as plot_timeline,
 )
+from .sweeps.calibrate.calibrate import calibrate as calibrate
+from .sweeps.calibrate.calibration import Calibration as Calibration
+from .sweeps.calibrate.simulated_log import step_log_of as step_log_of
+from .sweeps.calibrate.what_if import WhatIf as WhatIf, what_if as what_if
 from .sweeps.checkpoint.checkpoint import (
     checkpoint_as_dict as checkpoint_as_dict,
     make_checkpoint as make_checkpoint,

@@ -68,6 +68,16 @@ CALLS: dict[str, list[str]] = {
     ],
     "engine show": ["{folder}/given.toml", "{folder}/requests.csv", "--times", "{folder}/times.csv"],
     "engine cards": ["--sources"],
+    "calibrate": [
+        "{log}",
+        "--group-size",
+        "8",
+        "-o",
+        "{folder}/calibrated.toml",
+        "--page",
+        "{folder}/c.html",
+    ],
+    "whatif": ["{log}", "--axis", "rollout_workers=256,512", "--group-size", "8", "--seeds", "1"],
     "ledger": ["--model", "{folder}/config.json"],
     "ledger models": [],
     "ledger kv": ["--layers", "32", "--kv-heads", "8", "--head-dim", "128"],
@@ -80,6 +90,7 @@ CALLS: dict[str, list[str]] = {
     "lab": ["--output", "{folder}/lab"],
     "completion": ["bash"],
 }
+LOG = Path(__file__).parents[1] / "data" / "calibrate" / "verl_fully_async.csv"
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256,
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
@@ -122,7 +133,7 @@ def prepare(folder: Path) -> Path:
 
 def call_of(name: str, folder: Path) -> list[str]:
     """Return a command's call, its files in a folder."""
-    texts = [text.format(folder=folder, store=folder / "store") for text in CALLS[name]]
+    texts = [text.format(folder=folder, store=folder / "store", log=LOG) for text in CALLS[name]]
     return [*name.split(), *texts]
 
 

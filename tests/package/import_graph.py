@@ -38,6 +38,7 @@ FLOORS = (
     ("sweeps.sweep",),
     ("sweeps.compare", "sweeps.lab", "sweeps.engines", "sweeps.search"),
     ("sweeps.logs", "sweeps.plan"),
+    ("sweeps.calibrate",),
     ("sweeps.pages",),
     ("sweeps",),
     ("public",),

@@ -274,6 +274,25 @@ def _samples() -> Any:
     return ls.read_engine_log(_file("samples.csv", _SAMPLES))
 
 
+@cache
+def _steps() -> Any:
+    """A log so short that trying every odd value on it takes little time."""
+    config = ls.preset_config(
+        "openrlhf", batch_groups=4, group_size=2, rollout_workers=8, stop_after_updates=28
+    )
+    return ls.step_log_of(ls.simulate_pipeline(config.replace(duration_seconds=5e4), rollouts=True))
+
+
+@cache
+def _calibration() -> Any:
+    return ls.calibrate(_steps(), preset="openrlhf", held=0.2, group_size=2, rollout_workers=8)
+
+
+@cache
+def _what_if() -> Any:
+    return ls.what_if(_calibration(), {"rollout_workers": [4, 8]}, seeds=1)
+
+
 def _file(name: str, text: str) -> str:
     Path(name).write_text(text, encoding="utf-8")
     return name
@@ -996,6 +1015,30 @@ def _sweep_calls() -> dict[str, Call]:
             "cancel": None,
         },
         "write_plan_page": {"path": "plan.html", "plan": Lazy(_plan), "line": ""},
+        "calibrate": {
+            "log": Lazy(_steps),
+            "preset": "openrlhf",
+            "lengths": None,
+            "samples": None,
+            "rollout_gpus": 4,
+            "trainer_gpus": 4,
+            "other_sizes": None,
+            "held": 0.2,
+            "fit_steps": None,
+            "seed": 0,
+            "framework": None,
+            "columns": None,
+            "units": None,
+            "group_size": 2,
+            "rollout_workers": 8,
+        },
+        "step_log_of": {"result": result},
+        "what_if": {
+            "calibration": Lazy(_calibration),
+            "axes": {"rollout_workers": [4, 8]},
+            "seeds": 1,
+            "threads": 1,
+        },
         "fit_engine_samples": {"log": Lazy(_samples)},
         "read_engine_log": {
             "path": Lazy(lambda: _file("samples.csv", _SAMPLES)),
@@ -1186,6 +1229,14 @@ def _owned_calls() -> dict[str, Call]:
         "Frontier.parts": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
         "Engine.to_dict": Call(target=lambda: ENGINE),
+        "Calibration.as_dict": Call(target=_calibration),
+        "Calibration.backtest_frame": Call(target=_calibration),
+        "Calibration.fits_frame": Call(target=_calibration),
+        "Calibration.predictions_frame": Call(target=_calibration),
+        "Calibration.sweep": Call({"axes": {"rollout_workers": [4, 8]}, "seeds": 1}, target=_calibration),
+        "Calibration.to_toml": Call({"name": "run.toml"}, target=_calibration),
+        "WhatIf.as_dict": Call(target=_what_if),
+        "WhatIf.frame": Call(target=_what_if),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
         "Plan.sweep": Call({"axes": {"sync_seconds": [1.0]}, "seeds": 1}, target=_plan),

@@ -71,6 +71,7 @@ PLAIN = {
     "ledger models": "ledger-models", "ledger kv": "ledger-kv", "ledger sync": "ledger-sync",
     "ledger checkpoint": "ledger-checkpoint",
     "ledger drift": "ledger-drift", "validate": "validate", "drill": "drill", "presets": "preset",
+    "calibrate": "calibrate", "whatif": "whatif",
     "lab": "lab", "search": "search", "sensitivity": "sensitivity", "compact": "compact",
 }  # fmt: skip
 
