@@ -92,7 +92,8 @@ class StoredVariable:
         if digest is None:
             return None
         file, what = f"{ZARR_NAME}/{chunk_name(self.name, place)}" if pack is None else pack[0], MISSING
-        for root in (self.folder, self.folder / KEPT):
+        for kept in (False, True):
+            root = self.folder / KEPT if kept else self.folder
             try:
                 content = (root / file).read_bytes() if pack is None else read_slice(root, pack)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -141,6 +142,15 @@ class StoredVariable:
 def _pieces(places: np.ndarray, chunk: int) -> list[tuple[int, Any, Any]]:
     """Cut indices along one dimension by chunks: number of the chunk, where to, where from."""
     found = []
+    if isinstance(whole := _as_slice(places), slice):  # a span: no need to look at each place
+        for number in range(whole.start // chunk, (whole.stop - 1) // chunk + 1):
+            low, high = max(number * chunk, whole.start), min((number + 1) * chunk, whole.stop)
+            to, inside = (
+                slice(low - whole.start, high - whole.start),
+                slice(low - number * chunk, high - number * chunk),
+            )
+            found.append((number, to, inside))
+        return found
     numbers = places // chunk
     for number in np.unique(numbers):
         to = np.flatnonzero(numbers == number)

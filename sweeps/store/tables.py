@@ -72,9 +72,10 @@ def write_unit_tables(
         rows = _merged(fresh, kept, table, work)
         if len(rows.columns) > 2:  # else every cell of the unit is excluded
             digests[table] = write_part(place, table, work.name, rows)
-    failures = _merged(_failures(work), kept, FAILURES, work)
-    if len(failures):
-        digests[FAILURES] = write_part(place, FAILURES, work.name, failures)
+    if work.arrays.failures or FAILURES in (kept or {}):
+        failures = _merged(_failures(work), kept, FAILURES, work)
+        if len(failures):
+            digests[FAILURES] = write_part(place, FAILURES, work.name, failures)
     for table in sorted({*wanted_tables(spec, work.part.name), FAILURES} - set(digests)):
         place.remove(part_name(table, work.name))
     return digests
