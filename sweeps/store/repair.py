@@ -116,7 +116,7 @@ def _told(store: SweepStore, part: Any) -> list[str]:
     return [
         file
         for unit, record in store.done_units(part)
-        for _, file, _, _ in unit_files(store, part, unit, record)
+        for _, file, _ in unit_files(store, part, unit, record)
     ]
 
 

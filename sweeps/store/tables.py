@@ -17,7 +17,7 @@ from ..execute.plan import CELLS
 from ..execute.work import UnitWork
 from ..results.masks import mask_columns
 from ..spec.spec import SweepSpec
-from .arrays import digest_of, digest_of_file
+from .digests import fast_digest, holds
 from .packs import PACKS_NAME
 from .place import CHANGED, KEPT, MISSING, UNFINISHED, Place, refusal
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 FAILURES = "failures"
 MASKS_TABLE = "masks"
 TABLES_NAME = "tables"
-TABLE_DIGEST_BYTES = 8
 _LEFTOVERS = (UNFINISHED, ".tmp")  # the second: of older versions
 
 
@@ -162,12 +161,7 @@ def write_part(place: Place, table: str, work_name: str, frame: polars.DataFrame
     content = io.BytesIO()
     frame.write_parquet(content, statistics=True)
     place.write(part_name(table, work_name), content.getvalue())
-    return digest_of(content.getvalue(), TABLE_DIGEST_BYTES)
-
-
-def file_digest(path: Path) -> str:
-    """Digest a part's file; empty if there is none."""
-    return digest_of_file(path, TABLE_DIGEST_BYTES)
+    return fast_digest(content.getvalue())
 
 
 def read_part(folder: Path, table: str, work_name: str, digest: str) -> polars.DataFrame:
@@ -200,7 +194,7 @@ def proven_part(folder: Path, table: str, work_name: str, digest: str) -> bytes:
         except OSError as error:
             what = f"cannot be read: {error.strerror}"
             continue
-        if digest_of(content, TABLE_DIGEST_BYTES) == digest:
+        if holds(content, digest):
             return content
         what = CHANGED
     raise refusal(folder, name, what)

@@ -201,8 +201,7 @@ def test_kernels_are_compiled_first_with_a_base_that_has_values_for_other_cells(
     monkeypatch.setattr(compiling, "kernels_are_kept", lambda level_1: False)
     spec = tmp_path / "spec.toml"
     spec.write_text(
-        "[base]\nresume_seconds = 0.5\nduration_seconds = 30\n"
-        '[axes]\npublication = ["background", "abort"]\n'
+        '[base]\nresume_seconds = 0.5\nduration_seconds = 30\n[axes]\npublication = ["background", "abort"]\n'
     )
     ds = ls.load_spec(spec).run(progress=lambda done, total: told.append((done, total)))
 
