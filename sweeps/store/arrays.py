@@ -175,7 +175,7 @@ class ZarrFiles:
     @property
     def attributes(self) -> dict[str, Any]:
         """The group's attributes."""
-        return dict(self.root["attributes"])
+        return dict(self.root.get("attributes", {}))
 
     def metadata(self, name: str) -> dict[str, Any]:
         """Read the metadata of an array, or of the group where the name is empty.

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     import xarray
 
 SPEC_NAME = "spec.toml"
+MADE = "made"  # in the journal's first line: attributes of the group that are said nowhere else
+_SAID_ELSEWHERE = ("spec", "fingerprint", "schema_version", "complete", "coordinates")
 _BUILDING = ".building-"
 
 
@@ -256,7 +258,8 @@ class SweepStore:
     def living_lines(self) -> list[dict[str, Any]]:
         """Return the journal without its dead lines: the creation, and the last line of each done unit."""
         done = {id(record) for part in self.parts for _, record in self.done_units(part)}
-        created = creation_line(self.spec, self.parts) | {"schema": self.attributes["schema_version"]}
+        created = creation_line(self.spec, self.parts, self.attributes)
+        created["schema"] = self.attributes["schema_version"]
         return [created, *(record for record in self.journal.records if id(record) in done)]
 
     def reopen(self) -> None:
@@ -331,8 +334,11 @@ def fill_folder(folder: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
     journal.close()
 
 
-def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
-    """Return the journal's first line."""
+def creation_line(
+    spec: SweepSpec, parts: Sequence[Part], attributes: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the journal's first line; how the store was made is what its attributes say, if it has some."""
+    made = attributes or results.result_attributes(spec, complete=False)
     units = {part.name: part.layout.count for part in parts}
     left_out = {part.name: sorted(part.unrecorded) for part in parts if part.unrecorded}
     return {
@@ -340,6 +346,7 @@ def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
         "fingerprint": spec.fingerprint,
         "schema": results.SCHEMA_VERSION,
         "units": units,
+        MADE: {name: value for name, value in made.items() if name not in _SAID_ELSEWHERE},
         **({UNRECORDED: left_out} if left_out else {}),
     }
 

@@ -95,7 +95,7 @@ def verify_store(
     instance("cancel", cancel, Event, "Leave it out, or give a threading.Event.")
     remember(custom)
     store = SweepStore(path_of("folder", folder))
-    report = VerifyReport(store.folder, bool(store.attributes["complete"]))
+    report = VerifyReport(store.folder, bool(store.attributes.get("complete")))
     for kind, name, what in metadata_problems(store):
         report.add(kind, name, what)
     if any(finding.kind == "metadata" and finding.where != METADATA_NAME for finding in report.findings):
