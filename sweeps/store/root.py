@@ -18,10 +18,10 @@ from ..results import dataset as results
 from ..spec.reading import read_spec_file
 from ..spec.spec import SweepSpec
 from .arrays import METADATA_NAME, create_group
-from .journal import CREATED, JOURNAL_NAME, Journal
-from .place import Place
+from .journal import CREATED, JOURNAL_NAME, MADE, Journal
+from .place import Place, refusal
 from .proof import ZARR_NAME
-from .store import MADE, SPEC_NAME, SweepStore
+from .store import SPEC_NAME, SweepStore
 
 ROOT = f"{ZARR_NAME}/{METADATA_NAME}"
 
@@ -35,14 +35,20 @@ def problem_of_root(folder: Path) -> LagsweepError | None:
         If it cannot be opened, and they cannot be made anew.
     """
     try:
-        SweepStore(folder)
+        foreign = SweepStore(folder).journal.foreign
     except LagsweepError as error:
         try:
             _said_elsewhere(folder)
         except StoreError:
             raise error from None
         return error
-    return None
+    if not foreign:
+        return None
+    try:
+        _said_elsewhere(folder)
+    except StoreError:
+        return None  # it is the journal that is another sweep's
+    return refusal(folder, ROOT, "is that of another sweep than spec.toml and the journal")
 
 
 def _said_elsewhere(folder: Path) -> tuple[SweepSpec, Journal, dict[str, Any]]:

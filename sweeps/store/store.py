@@ -44,7 +44,7 @@ from ..spec.writing import spec_to_toml
 from .arrays import create_group, digest_of
 from .content import CONTENT, content_text, unit_share
 from .cut import merged_parts
-from .journal import CREATED, FINISHED, JOURNAL_NAME, UNIT, Journal
+from .journal import CREATED, FINISHED, JOURNAL_NAME, MADE, UNIT, Journal
 from .lock import StoreLock, is_held
 from .opening import check_schema, open_files, open_journal, stored_chunks, stored_spec
 from .packs import pack_name, packed, slice_of
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     import xarray
 
 SPEC_NAME = "spec.toml"
-MADE = "made"  # in the journal's first line: attributes of the group that are said nowhere else
 _SAID_ELSEWHERE = ("spec", "fingerprint", "schema_version", "complete", "coordinates")
 _BUILDING = ".building-"
 
