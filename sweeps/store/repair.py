@@ -43,7 +43,7 @@ def repair_store(folder: str | Path, progress: Progress | None = None, **options
     Raises
     ------
     StoreError
-        If there is no store, another run is on it, or its own metadata are gone.
+        If there is no store, another run is on it, or its metadata are gone and said nowhere else.
     """
     path = Path(folder)
     path = path.resolve() if path.is_symlink() else path
