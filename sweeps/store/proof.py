@@ -154,8 +154,8 @@ def _pieces(places: np.ndarray, chunk: int) -> list[tuple[int, Any, Any]]:
         return found
     numbers = places // chunk
     for number in np.unique(numbers):
-        to = np.flatnonzero(numbers == number)
-        found.append((int(number), _as_slice(to), _as_slice(places[to] - number * chunk)))
+        here = np.flatnonzero(numbers == number)
+        found.append((int(number), _as_slice(here), _as_slice(places[here] - number * chunk)))
     return found
 
 
