@@ -8,6 +8,7 @@ the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
 
 from pydantic import (
@@ -375,6 +376,7 @@ def _defaults() -> dict[str, Any]:
     return _DEFAULTS
 
 
+@cache
 def _higher_level_fields() -> list[str]:
     return [name for name, field in PipelineConfig.model_fields.items() if field_level(name, field) > 1]
 

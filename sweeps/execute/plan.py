@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -105,8 +106,18 @@ class Part:
         return int((~self.excluded).sum()) * len(self.seeds)
 
     def configs(self, cells: Sequence[int] | np.ndarray) -> list[PipelineConfig]:
-        """Build the configurations of some cells."""
-        return configs_of(self.base, self.design, cells)
+        """Build the configurations of some cells; units side by side have the same, which are kept."""
+        wanted = np.asarray(cells, np.int64).tobytes()
+        kept, configs = self._last
+        if kept != wanted:
+            configs = configs_of(self.base, self.design, cells)
+            self._last[:] = [wanted, configs]
+        return list(configs)
+
+    @cached_property
+    def _last(self) -> list[Any]:
+        """The cells whose configurations were built last, and these."""
+        return [b"", []]
 
     def with_chunks(self, chunks: Sequence[int]) -> Part:
         """Return the same part cut into other units."""

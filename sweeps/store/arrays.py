@@ -107,6 +107,8 @@ class StoredArray:
         """Encode values over a box inside one chunk: the chunk's place, and its file as Zarr writes it."""
         ends = (*box, *((0, size) for size in self.shape[len(box) :]))
         place = tuple(start // chunk for (start, _), chunk in zip(ends, self.chunks))
+        if values.shape == self.chunks and values.dtype == self.dtype:  # all of the chunk
+            return place, _zstd().encode(values.tobytes())
         whole = np.full(self.chunks, self.fill, self.dtype)
         corner = [index * chunk for index, chunk in zip(place, self.chunks)]
         whole[tuple(slice(start - low, stop - low) for (start, stop), low in zip(ends, corner))] = values
@@ -173,7 +175,7 @@ class ZarrFiles:
     @property
     def attributes(self) -> dict[str, Any]:
         """The group's attributes."""
-        return dict(self.root["attributes"])
+        return dict(self.root.get("attributes", {}))
 
     def metadata(self, name: str) -> dict[str, Any]:
         """Read the metadata of an array, or of the group where the name is empty.

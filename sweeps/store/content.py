@@ -10,6 +10,7 @@ part of it. It compares stores; it keeps out no forger.
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,18 +45,19 @@ class RunDigests:
         """Take in a variable's values: (cells, seeds), or (cells, seeds, bins)."""
         bits = values.view(np.uint64) if values.dtype.itemsize == 8 else values.astype(np.uint64)
         if values.ndim == 3:
-            factors = _mixed(np.arange(1, values.shape[2] + 1, dtype=np.uint64)) | np.uint64(1)
-            bits = (bits * factors).sum(axis=-1, dtype=np.uint64)
+            bits = ((bits ^ (bits >> np.uint64(32))) * _factors(values.shape[2])).sum(
+                axis=-1, dtype=np.uint64
+            )
         elif name.endswith("status"):
             self._counted = np.isin(values, (DONE, FAILED))
-        self.numbers ^= bits
-        self.numbers += _number_of(name)
-        self.numbers = _mixed(self.numbers)
+        bits = bits ^ (bits >> np.uint64(32))  # lest two changes of a sign cancel
+        bits *= _factor_of(name)
+        self.numbers += bits
 
     def share(self, counted: np.ndarray | None = None) -> int:
         """Sum the runs that were done or failed (of those, if given, that count)."""
         mask = self._counted if counted is None else self._counted & counted
-        return int(self.numbers[mask].sum(dtype=np.uint64))
+        return int(_mixed(self.numbers[mask]).sum(dtype=np.uint64))
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
@@ -68,8 +70,15 @@ def _mixed(numbers: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _number_of(name: str) -> np.uint64:
-    return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
+@cache
+def _factors(count: int) -> np.ndarray:
+    return _mixed(np.arange(1, count + 1, dtype=np.uint64)) | np.uint64(1)
+
+
+@cache
+def _factor_of(name: str) -> np.uint64:
+    """Return a variable's odd factor: so a value that stands under another name counts otherwise."""
+    return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") | 1)
 
 
 def content_text(total: int) -> str:

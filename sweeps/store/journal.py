@@ -21,6 +21,7 @@ from .place import Place
 JOURNAL_NAME = "journal.jsonl"
 CREATED, UNIT, FINISHED = "created", "unit", "finished"
 UNDONE = "undone"
+MADE = "made"  # in the first line: attributes of the group that are said nowhere else
 
 
 def journal_line(record: Mapping[str, Any]) -> bytes:

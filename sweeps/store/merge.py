@@ -56,7 +56,8 @@ def merge_units(
         # Versions and revision are those of the runs, not of the program that merges their units.
         fresh = merged.files.root["attributes"]
         said = {name: fresh[name] for name in _MAY_DIFFER if name in fresh}
-        merged.files.root["attributes"] = {**store.attributes, **said}
+        merged.attributes = merged.files.root["attributes"] = {**store.attributes, **said}
+        merged.journal.rewrite(merged.place, merged.living_lines())
         carry_over(store, merged, cancel, digest_all=True)
         merged.finish()
         if _seconds_of_work(merged) > _SOON_RUN_AGAIN:

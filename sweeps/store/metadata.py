@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..results.dataset import coordinate_table, variable_table
 from .arrays import METADATA_NAME, array_metadata, create_group
+from .journal import MADE
 from .place import files_inside
 from .proof import ZARR_NAME
 
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
     from .store import SweepStore
 
 Problem = tuple[str, str, str]  # kind, name in the group, what
+_COPIES = "consolidated_metadata"
 _SHAPE_AND_TYPE = ("shape", "data_type", "chunk_grid", "dimension_names")
 
 
 def metadata_problems(store: SweepStore) -> list[Problem]:
     """List what of the metadata and coordinates is not what the spec says, arrays first."""
     found = [*_wrong_arrays(store)] or [*_wrong_coordinates(store), *_wrong_copies(store)]
-    return found
+    return found or [*_wrong_group(store)]
 
 
 def _wrong_arrays(store: SweepStore) -> Iterator[Problem]:
@@ -81,6 +83,24 @@ def _wrong_coordinates(store: SweepStore) -> Iterator[Problem]:
             yield "coordinate", name, "is not what the spec says"
 
 
+def _group(store: SweepStore) -> dict[str, Any]:
+    """Return what the group must say of itself, where its journal tells how it was made."""
+    said = {name: store.attributes.get(name) for name in ("spec", "fingerprint", "schema_version")}
+    made = next((record[MADE] for record in store.journal.records if MADE in record), None)
+    if not isinstance(made, dict):
+        return store.files.root
+    beside = " ".join(name for name, (dims, _, _) in coordinate_table(store.spec).items() if dims != (name,))
+    complete = bool(store.files.attributes.get("complete"))
+    attributes = {**said, **made, "complete": complete, "coordinates": beside}
+    copies = {name: store.files.root[name] for name in (_COPIES,) if name in store.files.root}
+    return {"attributes": attributes, "zarr_format": 3, "node_type": "group", **copies}
+
+
+def _wrong_group(store: SweepStore) -> Iterator[Problem]:
+    if store.files.root != _group(store):
+        yield "metadata", METADATA_NAME, "its attributes are not those that the journal tells of"
+
+
 def _wrong_copies(store: SweepStore) -> Iterator[Problem]:
     """Hold the consolidated metadata, a copy for plain readers, against the arrays' own."""
     copies, complete = (
@@ -136,4 +156,6 @@ def mend_metadata(store: SweepStore) -> None:
             if name in wrong:
                 target = f"{ZARR_NAME}/{file.relative_to(template)}"
                 store.place.write(target, file.read_bytes())
+    store.files.root = _group(store)
+    store.attributes = store.files.attributes
     store.files.set_complete(complete)

@@ -18,6 +18,7 @@ from .place import beside
 from .proof import ZARR_NAME
 
 REPLACED = ".replaced-"
+_ANEW = "`lagsweep verify STORE --repair` writes them anew."
 
 
 def open_files(folder: Path) -> ZarrFiles:
@@ -30,6 +31,10 @@ def open_files(folder: Path) -> ZarrFiles:
     """
     if not (folder / ZARR_NAME / METADATA_NAME).exists():
         cut_off = [path for path in beside(folder, REPLACED) if not folder.exists()]
+        if (folder / ZARR_NAME).is_dir() and (folder / JOURNAL_NAME).is_file():
+            raise StoreError(
+                "store", f"its metadata {ZARR_NAME}/{METADATA_NAME} are missing", str(folder), _ANEW
+            )
         raise StoreError(
             "store",
             "must be the folder of a stored sweep",
@@ -45,7 +50,7 @@ def open_files(folder: Path) -> ZarrFiles:
             "store",
             f"its metadata {ZARR_NAME}/{METADATA_NAME} cannot be read: {error}",
             str(folder),
-            "Restore that file, or run anew.",
+            _ANEW,
         ) from error
 
 
@@ -106,7 +111,7 @@ def check_schema(attributes: dict[str, Any], folder: Path) -> None:
             "store",
             "must be the result of a sweep",
             str(folder),
-            "Its attributes lack spec and schema_version.",
+            f"Its attributes lack spec and schema_version. If it was one: {_ANEW}",
         )
     if found > results.SCHEMA_VERSION:
         rule = f"must be at most {results.SCHEMA_VERSION}"
@@ -125,13 +130,16 @@ def stored_spec(attributes: dict[str, Any], folder: Path) -> SweepSpec:
         spec = spec_from_text(attributes["spec"])
     except Exception as error:  # the text may be anything
         raise StoreError(
-            "spec", f"the stored spec cannot be read: {error}", str(folder), "Use the version that made it."
+            "spec",
+            f"the stored spec cannot be read: {error}",
+            str(folder),
+            f"Use the version that made it. If {ZARR_NAME}/{METADATA_NAME} was damaged: {_ANEW}",
         ) from error
     if spec.fingerprint != attributes.get("fingerprint"):
         raise StoreError(
             "fingerprint",
             f"must be {spec.fingerprint[:8]}, that of the stored spec",
             str(attributes.get("fingerprint"))[:8],
-            "The store's metadata were changed by hand; run the sweep anew.",
+            f"The store's metadata were changed. {_ANEW}",
         )
     return spec

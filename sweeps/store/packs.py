@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +46,7 @@ def slice_of(record: Mapping[str, Any], work_name: str, place: int) -> Slice | N
     sizes = record.get(SIZES)
     if not isinstance(sizes, list) or place >= len(sizes):
         return None
-    starts = [0, *accumulate(sizes)]
-    return pack_name(work_name), starts[place], sizes[place]
+    return pack_name(work_name), sum(sizes[:place]), sizes[place]
 
 
 def read_slice(root: Path, where: Slice) -> bytes:
@@ -58,12 +56,12 @@ def read_slice(root: Path, where: Slice) -> bytes:
     the file's identity, size and time, and its chunks are held against their digests.
     """
     name, start, size = where
-    path = root / name
+    path = os.path.join(root, name)
     found = os.stat(path)
     if found.st_size > _SMALL:
         with open(path, "rb") as file:
             return os.pread(file.fileno(), size, start)
-    return _whole(str(path), found.st_ino, found.st_size, found.st_mtime_ns)[start : start + size]
+    return _whole(path, found.st_ino, found.st_size, found.st_mtime_ns)[start : start + size]
 
 
 @lru_cache(maxsize=512)

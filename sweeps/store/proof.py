@@ -20,10 +20,11 @@ from ...kernels.pipeline.metrics import WINDOW_NAMES
 from ..execute.plan import Part
 from ..execute.units import unit_of_name
 from ..results.dataset import variable_table
-from .arrays import DIGEST_BYTES, StoredArray, chunk_name, digest_of, digest_of_file
-from .packs import PACK, PACK_DIGEST_BYTES, Slice, pack_name, read_slice
+from .arrays import DIGEST_BYTES, StoredArray, chunk_name, digest_of
+from .digests import file_holds
+from .packs import PACK, Slice, pack_name, read_slice
 from .place import CHANGED, KEPT, MISSING, Identity, refusal
-from .tables import TABLE_DIGEST_BYTES, part_name
+from .tables import part_name
 
 if TYPE_CHECKING:
     from .store import SweepStore
@@ -92,7 +93,8 @@ class StoredVariable:
         if digest is None:
             return None
         file, what = f"{ZARR_NAME}/{chunk_name(self.name, place)}" if pack is None else pack[0], MISSING
-        for root in (self.folder, self.folder / KEPT):
+        for kept in (False, True):
+            root = self.folder / KEPT if kept else self.folder
             try:
                 content = (root / file).read_bytes() if pack is None else read_slice(root, pack)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -141,10 +143,19 @@ class StoredVariable:
 def _pieces(places: np.ndarray, chunk: int) -> list[tuple[int, Any, Any]]:
     """Cut indices along one dimension by chunks: number of the chunk, where to, where from."""
     found = []
+    if isinstance(whole := _as_slice(places), slice):  # a span: no need to look at each place
+        for number in range(whole.start // chunk, (whole.stop - 1) // chunk + 1):
+            low, high = max(number * chunk, whole.start), min((number + 1) * chunk, whole.stop)
+            to, inside = (
+                slice(low - whole.start, high - whole.start),
+                slice(low - number * chunk, high - number * chunk),
+            )
+            found.append((number, to, inside))
+        return found
     numbers = places // chunk
     for number in np.unique(numbers):
-        to = np.flatnonzero(numbers == number)
-        found.append((int(number), _as_slice(to), _as_slice(places[to] - number * chunk)))
+        here = np.flatnonzero(numbers == number)
+        found.append((int(number), _as_slice(here), _as_slice(places[here] - number * chunk)))
     return found
 
 
@@ -160,16 +171,16 @@ def _outer(index: tuple[Any, ...]) -> Any:
 
 def unit_files(
     store: SweepStore, part: Part, unit: Places, record: Mapping[str, Any]
-) -> Iterator[tuple[str, str, str, int]]:
-    """Return the files of a unit that its line in the journal tells of: kind, name, digest, its size."""
+) -> Iterator[tuple[str, str, str]]:
+    """Return the files of a unit that its line in the journal tells of: kind, name, digest."""
     work_name = store.work_name(part, unit)
     if PACK in record:
-        yield "chunk", pack_name(work_name), str(record[PACK]), PACK_DIGEST_BYTES
+        yield "chunk", pack_name(work_name), str(record[PACK])
     else:
         for name, digest in digests_of(part, record).items():
-            yield "chunk", f"{ZARR_NAME}/{store.files.chunk_name(name, unit)}", digest, DIGEST_BYTES
+            yield "chunk", f"{ZARR_NAME}/{store.files.chunk_name(name, unit)}", digest
     for table, digest in dict(record.get("tables", {})).items():
-        yield "table", part_name(table, work_name), str(digest), TABLE_DIGEST_BYTES
+        yield "table", part_name(table, work_name), str(digest)
 
 
 def damage(
@@ -182,19 +193,19 @@ def damage(
     kept : bool
         Also take files that are kept while the unit is written again.
     """
-    for kind, file, digest, size in unit_files(store, part, unit, record):
-        what = _against(store.folder, file, digest, size, kept)
+    for kind, file, digest in unit_files(store, part, unit, record):
+        what = _against(store.folder, file, digest, kept)
         if what:
             yield kind, file, what
 
 
-def _against(folder: Path, file: str, digest: str, size: int, kept: bool) -> str:
+def _against(folder: Path, file: str, digest: str, kept: bool) -> str:
     for root in (folder, folder / KEPT) if kept else (folder,):
         try:
-            found = digest_of_file(root / file, size)
+            found = file_holds(root / file, digest)
         except OSError as error:
             return f"cannot be read: {error.strerror}"
-        if found and found == digest:
+        if found:
             return ""
     return CHANGED if (folder / file).is_file() else MISSING
 

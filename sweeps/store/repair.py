@@ -12,12 +12,14 @@ from typing import Any
 
 from ..execute.progress import Progress
 from ..spec.writing import spec_to_toml
+from .arrays import METADATA_NAME
 from .aside import recover_swap
 from .journal import FINISHED, JOURNAL_NAME
 from .lock import StoreLock
 from .metadata import mend_metadata, metadata_problems, problem_file
 from .place import faults_of_the_machine, refuse_links
 from .resume import put_back
+from .root import problem_of_root, rebuild_root
 from .store import SPEC_NAME, SweepStore
 from .tables import remove_leftovers
 from .verify import VerifyReport, verify_store
@@ -41,7 +43,7 @@ def repair_store(folder: str | Path, progress: Progress | None = None, **options
     Raises
     ------
     StoreError
-        If there is no store, another run is on it, or its own metadata are gone.
+        If there is no store, another run is on it, or its metadata are gone and said nowhere else.
     """
     path = Path(folder)
     path = path.resolve() if path.is_symlink() else path
@@ -51,17 +53,20 @@ def repair_store(folder: str | Path, progress: Progress | None = None, **options
 
 def _repaired(path: Path, progress: Progress | None, options: dict[str, Any]) -> VerifyReport:
     recover_swap(path)
-    SweepStore(path)  # refused before a lock is written into a folder that is no store
+    wrong = problem_of_root(path)  # what is no store is refused before a lock is written into it
     with StoreLock(path):
         refuse_links(path)
+        repairs = [rebuild_root(path)] if wrong else []
         store = SweepStore(path)
-        repairs: list[str] = []
         try:
             report = _verified(store, repairs, path, progress, options)
             _undo_and_sweep(store, report, repairs)
             _rewrite_journal(store, repairs)
         finally:
             store.close()
+        if wrong:
+            report.add("metadata", METADATA_NAME, "; ".join(found.rule for found in wrong.findings))
+            report.findings.insert(0, report.findings.pop())
         after = verify_store(path, sample=0)
         report.repairs, report.left, report.complete = repairs, after.findings, after.complete
     return report
@@ -116,7 +121,7 @@ def _told(store: SweepStore, part: Any) -> list[str]:
     return [
         file
         for unit, record in store.done_units(part)
-        for _, file, _, _ in unit_files(store, part, unit, record)
+        for _, file, _ in unit_files(store, part, unit, record)
     ]
 
 

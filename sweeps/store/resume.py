@@ -15,7 +15,7 @@ from ..execute.plan import Part
 from ..execute.progress import Progress
 from ..execute.units import unit_name
 from ..results import dataset as results
-from .arrays import digest_of_file
+from .digests import file_holds
 from .metadata import mend_metadata, metadata_problems, problem_file
 from .place import KEPT, refusal
 from .proof import damage, unit_files
@@ -75,9 +75,9 @@ def put_back(store: SweepStore) -> None:
     """Put back the old files of units that were being written again when the run was killed."""
     for part, unit, record in _units_with_lines(store):
         if record.get("rewriting"):
-            for _, file, digest, size in unit_files(store, part, unit, record):
+            for _, file, digest in unit_files(store, part, unit, record):
                 there, kept = store.folder / file, store.folder / KEPT / file
-                if digest_of_file(there, size) != digest and digest_of_file(kept, size) == digest:
+                if not file_holds(there, digest) and file_holds(kept, digest):
                     store.place.restore(f"{KEPT}/{file}", file)
     drop_kept(store)
 
@@ -90,7 +90,7 @@ def drop_kept(store: SweepStore) -> None:
 
 def keep_old(store: SweepStore, part: Part, unit: tuple[int, ...], record: dict[str, Any]) -> None:
     """Keep the files of a unit that is about to be written again."""
-    for _, file, _, _ in unit_files(store, part, unit, record):
+    for _, file, _ in unit_files(store, part, unit, record):
         store.place.keep(file, f"{KEPT}/{file}")
 
 

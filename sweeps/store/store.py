@@ -44,7 +44,7 @@ from ..spec.writing import spec_to_toml
 from .arrays import create_group, digest_of
 from .content import CONTENT, content_text, unit_share
 from .cut import merged_parts
-from .journal import CREATED, FINISHED, JOURNAL_NAME, UNIT, Journal
+from .journal import CREATED, FINISHED, JOURNAL_NAME, MADE, UNIT, Journal
 from .lock import StoreLock, is_held
 from .opening import check_schema, open_files, open_journal, stored_chunks, stored_spec
 from .packs import pack_name, packed, slice_of
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     import xarray
 
 SPEC_NAME = "spec.toml"
+_SAID_ELSEWHERE = ("spec", "fingerprint", "schema_version", "complete", "coordinates")
 _BUILDING = ".building-"
 
 
@@ -259,7 +260,8 @@ class SweepStore:
     def living_lines(self) -> list[dict[str, Any]]:
         """Return the journal without its dead lines: the creation, and the last line of each done unit."""
         done = {id(record) for part in self.parts for _, record in self.done_units(part)}
-        created = creation_line(self.spec, self.parts) | {"schema": self.attributes["schema_version"]}
+        created = creation_line(self.spec, self.parts, self.attributes)
+        created["schema"] = self.attributes["schema_version"]
         return [created, *(record for record in self.journal.records if id(record) in done)]
 
     def reopen(self) -> None:
@@ -334,8 +336,11 @@ def fill_folder(folder: Path, spec: SweepSpec, parts: Sequence[Part]) -> None:
     journal.close()
 
 
-def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
-    """Return the journal's first line."""
+def creation_line(
+    spec: SweepSpec, parts: Sequence[Part], attributes: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the journal's first line; how the store was made is what its attributes say, if it has some."""
+    made = attributes or results.result_attributes(spec, complete=False)
     units = {part.name: part.layout.count for part in parts}
     left_out = {part.name: sorted(part.unrecorded) for part in parts if part.unrecorded}
     return {
@@ -343,6 +348,7 @@ def creation_line(spec: SweepSpec, parts: Sequence[Part]) -> dict[str, Any]:
         "fingerprint": spec.fingerprint,
         "schema": results.SCHEMA_VERSION,
         "units": units,
+        MADE: {name: value for name, value in made.items() if name not in _SAID_ELSEWHERE},
         **({UNRECORDED: left_out} if left_out else {}),
     }
 

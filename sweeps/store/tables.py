@@ -17,7 +17,7 @@ from ..execute.plan import CELLS
 from ..execute.work import UnitWork
 from ..results.masks import mask_columns
 from ..spec.spec import SweepSpec
-from .arrays import digest_of, digest_of_file
+from .digests import fast_digest, holds
 from .packs import PACKS_NAME
 from .place import CHANGED, KEPT, MISSING, UNFINISHED, Place, refusal
 from .table_rows import UnitRows, places_in
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 FAILURES = "failures"
 MASKS_TABLE = "masks"
 TABLES_NAME = "tables"
-TABLE_DIGEST_BYTES = 8
 _LEFTOVERS = (UNFINISHED, ".tmp")  # the second: of older versions
 
 
@@ -78,9 +77,10 @@ def write_unit_tables(
         rows = _rows(work, table, stored(table))
         if rows.has_columns:
             digests[table] = _put(place, part_name(table, work.name), rows.parquet())
-    failures = _with_those_before(_failures(work), stored(FAILURES), work)
-    if len(failures):
-        digests[FAILURES] = write_part(place, FAILURES, work.name, failures)
+    if work.arrays.failures or FAILURES in (before or {}):
+        failures = _with_those_before(_failures(work), stored(FAILURES), work)
+        if len(failures):
+            digests[FAILURES] = write_part(place, FAILURES, work.name, failures)
     for table in sorted({*wanted_tables(spec, work.part.name), FAILURES} - set(digests)):
         place.remove(part_name(table, work.name))
     return digests
@@ -142,12 +142,7 @@ def write_part(place: Place, table: str, work_name: str, frame: polars.DataFrame
 
 def _put(place: Place, name: str, content: bytes) -> str:
     place.write(name, content)
-    return digest_of(content, TABLE_DIGEST_BYTES)
-
-
-def file_digest(path: Path) -> str:
-    """Digest a part's file; empty if there is none."""
-    return digest_of_file(path, TABLE_DIGEST_BYTES)
+    return fast_digest(content)
 
 
 def read_part(folder: Path, table: str, work_name: str, digest: str) -> polars.DataFrame:
@@ -180,7 +175,7 @@ def proven_part(folder: Path, table: str, work_name: str, digest: str) -> bytes:
         except OSError as error:
             what = f"cannot be read: {error.strerror}"
             continue
-        if digest_of(content, TABLE_DIGEST_BYTES) == digest:
+        if holds(content, digest):
             return content
         what = CHANGED
     raise refusal(folder, name, what)

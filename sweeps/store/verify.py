@@ -29,6 +29,7 @@ from ..results.dataset import coordinate_table, variable_table
 from ..runs.status import EXCLUDED, NOT_RUN
 from .arrays import METADATA_NAME, digest_of
 from .content import store_content
+from .digests import file_holds
 from .journal import CREATED, FINISHED, UNIT
 from .metadata import metadata_problems
 from .packs import PACKS_NAME, read_slice, slice_of
@@ -36,7 +37,7 @@ from .place import CHANGED, MISSING, UNFINISHED, files_inside
 from .proof import digests_of, unit_files, whole_while_rewritten
 from .recorded import unrecorded_names
 from .store import SPEC_NAME, SweepStore, done_mask
-from .tables import TABLES_NAME, file_digest, part_file, wanted_tables
+from .tables import TABLES_NAME, part_file, wanted_tables
 from .units import known_as
 from .verify_report import VerifyReport
 from .verify_runs import chosen_runs, run_again
@@ -94,7 +95,7 @@ def verify_store(
     instance("cancel", cancel, Event, "Leave it out, or give a threading.Event.")
     remember(custom)
     store = SweepStore(path_of("folder", folder))
-    report = VerifyReport(store.folder, bool(store.attributes["complete"]))
+    report = VerifyReport(store.folder, bool(store.attributes.get("complete")))
     for kind, name, what in metadata_problems(store):
         report.add(kind, name, what)
     if any(finding.kind == "metadata" and finding.where != METADATA_NAME for finding in report.findings):
@@ -187,7 +188,7 @@ def _check_table_files(store: SweepStore, report: VerifyReport) -> None:
         file
         for part in store.parts
         for unit, record in store.done_units(part)
-        for _, file, _, _ in unit_files(store, part, unit, record)
+        for _, file, _ in unit_files(store, part, unit, record)
     }
     unsettled = {
         store.work_name(part, unit)
@@ -328,9 +329,10 @@ def _check_tables(
     name = store.work_name(part, unit)
     tables = dict(record.get("tables", {}))
     for table, digest in tables.items():
-        found = file_digest(part_file(store.folder, table, name))
-        if found != digest:
-            report.add("table", f"{table} unit {name}", CHANGED_TABLE if found else MISSING, (part, unit))
+        file = part_file(store.folder, table, name)
+        if not file_holds(file, str(digest)):
+            what = CHANGED_TABLE if file.is_file() else MISSING
+            report.add("table", f"{table} unit {name}", what, (part, unit))
     if int(record.get("runs", 0)) > int(record.get("failed", 0)):
         for table in wanted_tables(store.spec, part.name):
             if table not in tables and table not in _MAY_BE_EMPTY:

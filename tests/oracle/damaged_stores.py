@@ -326,6 +326,21 @@ def a_bit_of_the_groups_metadata_flips(store, rng, other):
 
 
 @fault
+def the_groups_metadata_are_deleted(store, rng, other):
+    (store / "cells.zarr/zarr.json").unlink()
+
+
+@fault
+def the_groups_metadata_are_emptied(store, rng, other):
+    (store / "cells.zarr/zarr.json").write_bytes(b"")
+
+
+@fault
+def the_groups_metadata_are_those_of_another_store(store, rng, other):
+    shutil.copyfile(other / "cells.zarr/zarr.json", store / "cells.zarr/zarr.json")
+
+
+@fault
 def complete_is_turned_round(store, rng, other):
     def change(root):
         root["attributes"]["complete"] = not root["attributes"]["complete"]
