@@ -21,6 +21,7 @@ DOCUMENTS = {
     "report": 1,
     "recommend": 1,
     "compare": 1,
+    "plan": 1,
     "trace": 1,
     "calibrate": 1,
     "whatif": 1,

@@ -24,6 +24,7 @@ SUBCOMMANDS: dict[str, str] = {
     "compact": "Merge the small units of a finished store.",
     "report": "Write one offline HTML page about a stored sweep.",
     "recommend": "Choose a configuration under constraints.",
+    "plan": "Plan a run from a model, GPUs and a workload.",
     "search": "Find the best setting among ranges, with a guarantee.",
     "sensitivity": "Tell which settings move a metric most, over ranges.",
     "compare": "Run several systems' rules on the same rollouts.",

@@ -31,6 +31,12 @@ CALLS: dict[str, list[str]] = {
     "verify": ["{store}", "--sample", "2"],
     "report": ["{store}", "--no-images", "-o", "{folder}/page.html"],
     "recommend": ["{store}"],
+    "plan": [
+        *("--model", "Qwen3-0.6B", "--accelerator", "H100", "--gpus", "8", "--prompts", "2"),
+        *("--group-size", "2", "--law", "fixed:50", "--prompt-tokens", "10", "--max-tokens", "100"),
+        *("--rollout-gpus", "4", "--tensor-parallel", "2", "--systems", "synchronous", "--caps", "8"),
+        *("--seeds", "1", "-q", "--store", "{folder}/planned", "--page", "{folder}/plan.html"),
+    ],
     "search": ["--results", "{folder}", *BASE, "--axis", "max_lag=0..2", "--budget", "200", "--quiet"],
     "sensitivity": [
         "--results",

@@ -247,6 +247,24 @@ def _requests() -> Any:
     return ls.read_requests(_file("requests.csv", _REQUESTS))
 
 
+_QUESTION = {
+    "model": "Qwen3-0.6B",
+    "accelerator": "H100",
+    "gpus": 8,
+    "prompts": 2,
+    "group_size": 2,
+    "law": ls.LengthLaw.fixed(50),
+    "prompt_tokens": 10,
+    "max_tokens": 100,
+}
+
+
+@cache
+def _plan() -> Any:
+    few = {"rollout_gpus": [4], "tensor_parallel": [2], "systems": ["synchronous"], "caps": [8]}
+    return ls.plan(**_QUESTION, **few, seeds=1)
+
+
 @cache
 def _fit() -> Any:
     return ls.fit_engine(_requests(), model="Llama-3.1-8B", accelerator="H100", kv_cache_tokens="none")
@@ -967,6 +985,36 @@ def _sweep_calls() -> dict[str, Call]:
             "held_first": False,
             "priors": None,
         },
+        "load_network": {"name_or_path": "one-node"},
+        "plan": {
+            **_QUESTION,
+            "rollout_gpus": [4],
+            "tensor_parallel": [2],
+            "systems": ["synchronous"],
+            "max_lags": [1],
+            "caps": [8],
+            "cadences": [1],
+            "network": "one-node",
+            "gpus_per_node": 8,
+            "forward_passes": 1,
+            "optimizer_steps": 1,
+            "reference_model": False,
+            "engine_format": "bf16",
+            "cache_format": "bf16",
+            "utilization": 0.9,
+            "drift_per_version": 0.2,
+            "price": 2.0,
+            "inputs": {"weight_efficiency": 0.9},
+            "measured": None,
+            "seeds": 1,
+            "most_simulated": 2,
+            "store": None,
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
+        "write_plan_page": {"path": "plan.html", "plan": Lazy(_plan), "line": ""},
         "calibrate": {
             "log": Lazy(_steps),
             "preset": "openrlhf",
@@ -1194,6 +1242,8 @@ def _owned_calls() -> dict[str, Call]:
         "WhatIf.frame": Call(target=_what_if),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
+        "Plan.sweep": Call({"axes": {"sync_seconds": [1.0]}, "seeds": 1}, target=_plan),
+        "Plan.to_dict": Call(target=_plan),
         "EngineSamplesFit.as_dict": Call(target=lambda: ls.fit_engine_samples(_samples())),
         "EngineSamplesFit.to_toml": Call(
             {"name": "engine.toml"}, target=lambda: ls.fit_engine_samples(_samples())

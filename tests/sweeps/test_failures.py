@@ -15,6 +15,10 @@ from lagsweep.sweeps.cli.main import SUBCOMMANDS, main, root, sub_command
 from lagsweep.sweeps.execute.dask import UnitsLost
 from lagsweep.sweeps.json_text import json_text, plain_data
 
+PLANNED = [
+    *("--model", "Qwen3-0.6B", "--accelerator", "H100", "--gpus", "8", "--prompts", "2", "--group-size", "2"),
+    *("--prompt-tokens", "10", "--max-tokens", "100"),
+]
 FAILING = [
     (["simulate", "--batch-tokens", "0"], "ConfigError", 2, "--batch-tokens"),
     (["simulate", "--law", "nothing:3"], "ConfigError", 2, "--response-length"),
@@ -29,6 +33,8 @@ FAILING = [
     (["search", "--axis", "max_lag=0,1", "--budget", "3"], "ConfigError", 2, "budget_runs"),
     (["trace", "nowhere", "--cell", "1"], "StoreError", 3, "store"),
     (["trace", "--cell", "1"], "ConfigError", 2, "--cell"),
+    (["plan", *PLANNED], "ConfigError", 2, "--law"),
+    (["plan", *PLANNED, "--law", "fixed:9", "--rollout-gpus", "x"], "ConfigError", 2, "--rollout-gpus"),
     (["compare", "areal:nothing=1"], "ConfigError", 2, "nothing"),
     (["validate", "nowhere.jsonl"], "ConfigError", 2, "file"),
     (["presets", "nothing"], "ConfigError", 2, "preset"),

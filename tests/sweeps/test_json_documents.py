@@ -51,6 +51,12 @@ MORE = {
     ),
     "ledger: LoRA": (["ledger", "--model", "Llama-3.1-8B", "--lora-rank", "32", "--gpus", "8"], "ledger"),
     "validate: bad": (["validate", "{folder}/bad.jsonl"], "validate"),
+    "plan: nothing": (
+        [*("plan", "--model", "DeepSeek-V3", "--accelerator", "H100", "--gpus", "8", "--prompts", "2"),
+         *("--group-size", "2", "--law", "fixed:50", "--prompt-tokens", "10", "--max-tokens", "100"),
+         "-q", "--results", "{folder}"],
+        "plan",
+    ),
     "presets: all": (["presets"], "presets"),
     "presets: none": (["presets", "miles"], "preset"),
     "error: usage": (["simulate", "--nothing"], "error"),
@@ -59,7 +65,8 @@ MORE = {
 }  # fmt: skip
 PLAIN = {
     "run": "sweep", "simulate": "simulate", "show": "sweep", "verify": "verify", "report": "report",
-    "recommend": "recommend", "compare": "compare", "trace": "trace", "engine fit": "engine-fit",
+    "recommend": "recommend", "plan": "plan",
+    "compare": "compare", "trace": "trace", "engine fit": "engine-fit",
     "engine show": "engine-show", "engine cards": "engine-cards", "ledger": "ledger",
     "ledger models": "ledger-models", "ledger kv": "ledger-kv", "ledger sync": "ledger-sync",
     "ledger checkpoint": "ledger-checkpoint",

@@ -257,7 +257,7 @@ def test_every_command_ends_without_a_traceback_on_an_odd_file(content, suffix, 
 
 def _file_parameters():
     """Find every parameter that names what is read, be it a path or a text that may be one."""
-    made = {("run", "store"), ("compare", "store")}
+    made = {("run", "store"), ("compare", "store"), ("plan", "store")}
     for name, command in commands().items():
         for parameter in command.params:
             text = isinstance(parameter.type, click.Path) or parameter.type is click.STRING
@@ -337,7 +337,8 @@ DOORS = {
     "records.files", "laws.files", "logs.tables",  # one format more, through the door
     "checkpoint.files", "checkpoint.manifest",  # the manifest's own strict reader
     "files", "frame_files", "json_text",
-    "memory.models", "laws.shipped", "pages.page", "engines.accelerators",  # data that the package ships
+    "memory.models", "laws.shipped", "pages.page",  # data that the package ships
+    "engines.accelerators", "plan.networks",  # the same
     "logs.frameworks", "logs.engine_log",  # the same: maps of columns
     "pages.sections", "spec.carried",  # what a store holds
 }  # fmt: skip
