@@ -1233,7 +1233,10 @@ def _owned_calls() -> dict[str, Call]:
         "Calibration.backtest_frame": Call(target=_calibration),
         "Calibration.fits_frame": Call(target=_calibration),
         "Calibration.predictions_frame": Call(target=_calibration),
-        "Calibration.sweep": Call({"axes": {"rollout_workers": [4, 8]}, "seeds": 1}, target=_calibration),
+        "Calibration.sweep": Call(
+            {"axes": {"rollout_workers": [4, 8]}, "seeds": 1, "store": None, "threads": 1},
+            target=_calibration,
+        ),
         "Calibration.to_toml": Call({"name": "run.toml"}, target=_calibration),
         "WhatIf.as_dict": Call(target=_what_if),
         "WhatIf.frame": Call(target=_what_if),
