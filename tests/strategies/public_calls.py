@@ -1004,6 +1004,7 @@ def _sweep_calls() -> dict[str, Call]:
             "threads": 1,
             "progress": None,
             "cancel": None,
+            "task": None,
         },
         "run_sweep": {
             "base": BASE,
@@ -1017,6 +1018,7 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "windows": None,
             "custom": None,
+            "task": None,
         },
         "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
         "search": {
@@ -1079,6 +1081,7 @@ def _sweep_calls() -> dict[str, Call]:
             "contract": None,
             "max_line_bytes": 1000,
         },
+        "merge_stores": {"stores": Lazy(_parts), "store": None, "progress": None},
         "verify_store": {
             "folder": Lazy(_store),
             "sample": 1,

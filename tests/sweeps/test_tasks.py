@@ -1,0 +1,289 @@
+"""Tasks of a job array share a sweep, and their joined parts are what one process gives, or are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from oracle.small_sweeps import small_base, tree
+
+import lagsweep as ls
+from lagsweep.errors import ConfigError, StoreError
+from lagsweep.sweeps.cli.main import main
+from lagsweep.sweeps.results import dataset as results
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.store import joining
+from lagsweep.sweeps.store.folder_content import content_of_folder
+from lagsweep.sweeps.store.joining import join_parts, join_stores
+from lagsweep.sweeps.store.lock import StoreLock
+from lagsweep.sweeps.store.store import SweepStore, open_sweep, read_table
+from lagsweep.sweeps.store.tasks import Task, read_task, task_folder, task_states
+from lagsweep.sweeps.store.verify import verify_store
+from lagsweep.sweeps.store.writing import run_into_store
+
+AXES = {"max_lag": [0, 1, 3], "sync_cadence": [1, 2]}
+SPEC = make_spec(small_base(), AXES, 24, baseline=True, tables=["batches"])
+LAGSWEEP = str(Path(sys.executable).with_name("lagsweep"))
+
+
+def run_tasks(store, count, spec=SPEC, **options):
+    for number in range(1, count + 1):
+        run_into_store(spec, store, executor="serial", task=Task(number, count), **options)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    run_into_store(SPEC, folder, executor="serial")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def parts_of_three(tmp_path_factory):
+    store = tmp_path_factory.mktemp("parts") / "s"
+    run_tasks(store, 3)
+    return store
+
+
+@pytest.fixture
+def parts(parts_of_three, tmp_path):
+    shutil.copytree(parts_of_three.with_name("s.parts"), tmp_path / "s.parts")
+    return tmp_path / "s"
+
+
+def refused(store, *words):
+    """Nothing is left behind by a refused merge."""
+    with pytest.raises(StoreError) as error:
+        join_parts(store)
+    text = str(error.value)
+    assert all(word in text for word in words), text
+    assert sorted(path.name for path in store.parent.iterdir()) == ["s.parts"]
+    return text
+
+
+@pytest.mark.parametrize(("count", "options"), [(1, {}), (3, {}), (16, {}), (3, {"unit_runs": 2})])
+def test_joined_parts_are_byte_for_byte_the_store_of_one_process(count, options, tmp_path, whole):
+    run_tasks(tmp_path / "s", count, **options)
+    join_parts(tmp_path / "s")
+    assert tree(tmp_path / "s") == tree(whole)
+    assert content_of_folder(tmp_path / "s") == content_of_folder(whole)
+    assert verify_store(tmp_path / "s", everything=True).sound
+    xr.testing.assert_identical(open_sweep(tmp_path / "s").load(), open_sweep(whole).load())
+
+
+def test_tasks_run_every_unit_once_and_share_nothing(parts):
+    done = [
+        {(part.name, unit) for part in store.parts for unit, _ in store.done_units(part)}
+        for store in (SweepStore(task_folder(parts, Task(number, 3))) for number in (1, 2, 3))
+    ]
+    assert sum(map(len, done)) == len(set().union(*done))
+    assert len(set().union(*done)) == len(list(SweepStore(task_folder(parts, Task(1, 3))).units()))
+    assert all(done)
+
+
+def test_stores_of_different_seeds_are_joined_as_if_run_at_once(tmp_path, whole):
+    for name, seeds in (("b", range(9, 24)), ("a", range(9))):
+        run_into_store(SPEC.replace(seeds=tuple(seeds)), tmp_path / name, executor="serial")
+    join_stores([tmp_path / "b", tmp_path / "a"], tmp_path / "joined")
+    assert tree(tmp_path / "joined") == tree(whole)
+    rows = read_table(tmp_path / "joined", "batches").collect()
+    assert rows.equals(read_table(whole, "batches").collect())
+    with pytest.raises(StoreError, match="finds seed 0 twice and 8 more"):
+        join_stores([tmp_path / "a", whole], tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_failed_runs_are_joined_with_their_reasons(tmp_path):
+    base = small_base(max_events=50)
+    spec = make_spec(base, AXES, 6)
+    run_into_store(spec, tmp_path / "whole", executor="serial")
+    run_tasks(tmp_path / "s", 2, spec)
+    join_parts(tmp_path / "s")
+    assert tree(tmp_path / "s") == tree(tmp_path / "whole")
+
+
+def test_a_part_that_is_missing_is_named_with_its_command(parts):
+    shutil.rmtree(task_folder(parts, Task(2, 3)))
+    refused(parts, "missing 2-of-3", "Run --task 2/3, then merge.")
+
+
+def test_a_part_that_was_stopped_is_named_and_goes_on_with_the_same_command(tmp_path, whole):
+    stop = threading.Event()
+    run_tasks(tmp_path / "s", 3, unit_runs=2)
+    folder = task_folder(tmp_path / "s", Task(2, 3))
+    shutil.rmtree(folder)
+    stop.set()
+    with pytest.raises(ls.Cancelled):
+        run_into_store(SPEC, tmp_path / "s", executor="serial", task=Task(2, 3), unit_runs=2, cancel=stop)
+    refused(tmp_path / "s", "misses", "2-of-3", "then merge")
+    assert [state["state"] for state in task_states(tmp_path / "s")] == ["finished", "stopped", "finished"]
+    run_into_store(SPEC, tmp_path / "s", executor="serial", task=Task(2, 3))
+    join_parts(tmp_path / "s")
+    assert tree(tmp_path / "s") == tree(whole)
+
+
+def test_a_part_that_is_there_twice_is_named(parts):
+    folder = task_folder(parts, Task(3, 3))
+    shutil.rmtree(folder)
+    shutil.copytree(task_folder(parts, Task(1, 3)), folder)
+    refused(parts, "that another store holds too", "3-of-3", "misses")
+
+
+def test_parts_of_two_arrays_are_refused(parts):
+    shutil.copytree(task_folder(parts, Task(1, 3)), task_folder(parts, Task(1, 2)))
+    refused(parts, "parts of 2 and 3")
+
+
+def test_a_part_of_another_spec_is_refused(parts):
+    folder = task_folder(parts, Task(2, 3))
+    shutil.rmtree(folder)
+    other = make_spec(small_base(sync_seconds=0.25), AXES, 24, baseline=True, tables=["batches"])
+    run_into_store(other, parts, executor="serial", task=Task(2, 3))
+    refused(parts, "must be of the same spec", "2-of-3")
+    with pytest.raises(StoreError, match="must go on with its own sweep"):
+        run_into_store(SPEC, parts, executor="serial", task=Task(2, 3))
+
+
+def test_a_part_of_another_model_revision_is_refused(parts):
+    folder = task_folder(parts, Task(2, 3))
+    file = folder / "cells.zarr" / "zarr.json"
+    root = json.loads(file.read_text())
+    root["attributes"]["model_revision"] = results.MODEL_REVISION - 1
+    file.write_text(json.dumps(root))
+    refused(parts, "model_revision", f"must be {results.MODEL_REVISION}", "2-of-3")
+
+
+@pytest.mark.parametrize("pattern", ["cells.zarr/updates/c/*/*/*", "tables/batches/*.parquet"])
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_a_damaged_part_is_refused_and_mended_by_its_command(pattern, how, parts, whole):
+    folder = task_folder(parts, Task(2, 3))
+    file = min(path for path in folder.glob(pattern) if path.is_file())
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.unlink()
+    if how == "changed":
+        file.write_bytes(content)
+    refused(parts, "finds damage", file.name, "2-of-3", "Give its command again")
+    run_into_store(SPEC, parts, executor="serial", task=Task(2, 3))
+    join_parts(parts)
+    assert tree(parts) == tree(whole)
+
+
+def test_merging_while_a_task_runs_and_merging_again_are_refused(parts):
+    with StoreLock(task_folder(parts, Task(2, 3))):
+        refused(parts, "must not be in use", "2-of-3")
+        assert task_states(parts)[1]["state"] == "running"
+    join_parts(parts)
+    with pytest.raises(StoreError, match="must not find the joined store there already"):
+        join_parts(parts)
+    with pytest.raises(StoreError, match="must not run beside a store that is there already"):
+        run_into_store(SPEC, parts, executor="serial", task=Task(2, 3))
+
+
+@pytest.mark.parametrize("moment", ["_gathered", "os.rename"])
+def test_a_merge_that_stops_leaves_no_store_and_can_be_given_again(moment, parts, whole, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if moment == "_gathered":
+            patched.setattr(joining, moment, stopped)
+        else:
+            original = os.rename
+            patched.setattr(
+                joining.os, "rename", lambda old, new: stopped() if Path(new) == parts else original(old, new)
+            )
+        with pytest.raises(KeyboardInterrupt):
+            join_parts(parts)
+    assert not parts.exists()
+    join_parts(parts)
+    assert tree(parts) == tree(whole)
+    assert sorted(path.name for path in parts.parent.iterdir()) == ["s", "s.parts"]
+
+
+@pytest.mark.parametrize("value", ["0/3", "4/3", "3", "a/b", "", 3, (0, 3), (1.0, 3), (True, 3), None, "3/3/3"])
+def test_what_is_no_task_is_refused(value):
+    with pytest.raises(ConfigError, match="must be a number and how many there are"):
+        read_task(value)
+
+
+def test_a_stopping_rule_is_not_shared(tmp_path):
+    spec = SPEC.replace(until="effective_tokens_per_second within 5%", tables=())
+    with pytest.raises(ConfigError, match="cannot be given with until"):
+        run_into_store(spec, tmp_path / "s", task=Task(1, 2))
+    assert not list(tmp_path.iterdir())
+
+
+def test_python_runs_tasks_and_merges_them(tmp_path):
+    options = {"base": small_base(), "axes": AXES, "seeds": 4, "store": tmp_path / "s", "executor": "serial"}
+    assert not ls.run_sweep(**options, task=(1, 2)).attrs["complete"]
+    ls.run_sweep(**options, task="2/2")
+    joined = ls.merge_stores(tmp_path / "s")
+    assert joined.attrs["complete"]
+    alone = ls.run_sweep(small_base(), AXES, 4, executor="serial")
+    np.testing.assert_array_equal(joined["trained_tokens"], alone["trained_tokens"])
+    with pytest.raises(ConfigError, match="must name the joined store"):
+        ls.merge_stores([tmp_path / "s", tmp_path / "t"])
+    with pytest.raises(ConfigError, match="needs a store"):
+        ls.run_sweep(small_base(), AXES, 4, task=(1, 2))
+
+
+def arguments(store):
+    return (
+        *("run", "--axis", "max_lag=0,1,3", "--axis", "sync_cadence=1,2", "--seeds", "48"),
+        *("--duration-seconds", "600", "--rollout-workers", "8", "--runs-per-unit", "4", "--threads", "1"),
+        *("--store", str(store), "--quiet"),
+    )
+
+
+def test_commands_run_show_and_merge_tasks(tmp_path, capsys):
+    store = tmp_path / "s"
+    assert main([*arguments(store), "--task", "1/2"]) == 0
+    assert "part 1-of-2: finished" in capsys.readouterr().out
+    assert main(["show", str(store)]) == 0
+    assert "part 2-of-2: not begun" in capsys.readouterr().out
+    assert main(["merge", str(store)]) == 3
+    assert "missing 2-of-2" in capsys.readouterr().err
+    assert main([*arguments(store), "--task", "2/2"]) == 0
+    assert main(["merge", str(store), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["complete"]
+
+
+@pytest.mark.slow
+@pytest.mark.jit_only
+def test_eight_processes_that_are_killed_and_begun_again_give_the_store_of_one(tmp_path):
+    subprocess.run([LAGSWEEP, *arguments(tmp_path / "whole")], check=True, capture_output=True)
+    draw, store, kills, left = random.Random(16), tmp_path / "s", 0, set(range(1, 9))
+    while left:
+        running = {
+            number: subprocess.Popen(
+                [LAGSWEEP, *arguments(store), "--task", f"{number}/8"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for number in left
+        }
+        if kills < 8:
+            for process in running.values():
+                time.sleep(draw.uniform(0.1, 0.6))
+                if process.poll() is None:
+                    process.send_signal(signal.SIGKILL)
+                    kills += 1
+        left -= {number for number, process in running.items() if process.wait() == 0}
+    assert kills >= 8
+    subprocess.run([LAGSWEEP, "merge", str(store), "--quiet"], check=True, capture_output=True)
+    assert content_of_folder(store) == content_of_folder(tmp_path / "whole")
+    assert verify_store(store, sample=20).sound
+    assert re.search("complete", str(open_sweep(store).attrs))
