@@ -30,7 +30,7 @@ from .metadata import metadata_problems
 from .opening import open_files
 from .place import beside
 from .proof import damage
-from .run_record import note_run
+from .run_record import note_run, versions
 from .store import SweepStore, create_store
 from .tables import read_unit_tables
 from .tasks import Task, task_folders
@@ -184,7 +184,7 @@ def _refuse_source(source: _Source) -> None:
     schema, revision = (int(attributes.get(name, 1)) for name in ("schema_version", "model_revision"))
     for name, found, now in (
         ("schema_version", schema, results.SCHEMA_VERSION),
-        ("model_revision", revision, results.MODEL_REVISION),
+        ("model_revision", revision, results.revision_of(store.spec)),
     ):
         if found != now:
             raise StoreError(
@@ -262,6 +262,7 @@ def _build(sources: list[_Source], spec: SweepSpec, store: Path, progress: Progr
     run = None
     try:
         _refuse_holes(sources, joined.parts)
+        _take_versions(sources, joined, progress)
         with note_run(joined.place, joined=[str(source.folder) for source in sources]):
             for part in joined.parts:
                 for unit in part.layout.units():
@@ -284,6 +285,16 @@ def _build(sources: list[_Source], spec: SweepSpec, store: Path, progress: Progr
         lock.release()
         shutil.rmtree(building, ignore_errors=True)
     progress.note(f"store: joined {len(sources):,} stores into {store}")
+
+
+def _take_versions(sources: list[_Source], joined: SweepStore, progress: Progress) -> None:
+    """Carry the versions that made the runs, not those of the program that joins them."""
+    for name in versions():
+        found = [source.store.attributes.get(name) for source in sources]
+        if len(set(found)) > 1:
+            progress.note(f"store: parts were made with {name} {', '.join(sorted(set(map(str, found))))}")
+        if found[0] is not None:
+            joined.files.root["attributes"][name] = joined.attributes[name] = found[0]
 
 
 def _never_cancelled() -> Any:

@@ -210,6 +210,12 @@ def _store() -> str:
     return str(Path("a-store").resolve())
 
 
+@cache
+def _parts() -> str:
+    ls.run_sweep(BASE, {"max_lag": [0, 1]}, 2, store="some-tasks", task=(1, 1))
+    return str(Path("some-tasks").resolve())
+
+
 def len_of_batches(run: Any) -> int:
     """Count the updates of a run, for `map_runs`."""
     return len(run.batches)

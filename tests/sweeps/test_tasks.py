@@ -160,9 +160,14 @@ def test_a_part_of_another_model_revision_is_refused(parts):
     folder = task_folder(parts, Task(2, 3))
     file = folder / "cells.zarr" / "zarr.json"
     root = json.loads(file.read_text())
-    root["attributes"]["model_revision"] = results.MODEL_REVISION - 1
+    root["attributes"]["model_revision"] = 7
     file.write_text(json.dumps(root))
-    refused(parts, "model_revision", f"must be {results.MODEL_REVISION}", "2-of-3")
+    refused(
+        parts,
+        "model_revision",
+        f"must be {results.revision_of(SPEC)} to be merged, this store has 7",
+        "2-of-3",
+    )
 
 
 @pytest.mark.parametrize("pattern", ["cells.zarr/updates/c/*/*/*", "tables/batches/*.parquet"])
@@ -213,7 +218,9 @@ def test_a_merge_that_stops_leaves_no_store_and_can_be_given_again(moment, parts
     assert sorted(path.name for path in parts.parent.iterdir()) == ["s", "s.parts"]
 
 
-@pytest.mark.parametrize("value", ["0/3", "4/3", "3", "a/b", "", 3, (0, 3), (1.0, 3), (True, 3), None, "3/3/3"])
+@pytest.mark.parametrize(
+    "value", ["0/3", "4/3", "3", "a/b", "", 3, (0, 3), (1.0, 3), (True, 3), None, "3/3/3"]
+)
 def test_what_is_no_task_is_refused(value):
     with pytest.raises(ConfigError, match="must be a number and how many there are"):
         read_task(value)
