@@ -247,6 +247,12 @@ def test_python_runs_tasks_and_merges_them(tmp_path):
         ls.run_sweep(small_base(), AXES, 4, task=(1, 2))
 
 
+def command(*words):
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return ended.value.code
+
+
 def arguments(store):
     return (
         *("run", "--axis", "max_lag=0,1,3", "--axis", "sync_cadence=1,2", "--seeds", "48"),
@@ -257,14 +263,14 @@ def arguments(store):
 
 def test_commands_run_show_and_merge_tasks(tmp_path, capsys):
     store = tmp_path / "s"
-    assert main([*arguments(store), "--task", "1/2"]) == 0
+    assert command(*arguments(store), "--task", "1/2") == 0
     assert "part 1-of-2: finished" in capsys.readouterr().out
-    assert main(["show", str(store)]) == 0
+    assert command("show", str(store)) == 0
     assert "part 2-of-2: not begun" in capsys.readouterr().out
-    assert main(["merge", str(store)]) == 3
+    assert command("merge", str(store)) == 3
     assert "missing 2-of-2" in capsys.readouterr().err
-    assert main([*arguments(store), "--task", "2/2"]) == 0
-    assert main(["merge", str(store), "--json"]) == 0
+    assert command(*arguments(store), "--task", "2/2") == 0
+    assert command("merge", str(store), "--json") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["complete"]
 
 
