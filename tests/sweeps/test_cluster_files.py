@@ -22,9 +22,9 @@ echo "$*" >> "$CALLS"
 case "$*" in
 *--array=*)
     last=${!#}
-    for task in 1 2 3; do SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=3 bash "$last" || exit 1; done
+    for task in 1 2 3; do SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=3 bash "$last" > log || exit 1; done
     echo "77;main" ;;
-*) bash -c "${!#}" ;;
+*) bash -c "${!#}" > log ;;
 esac
 """
 
@@ -86,6 +86,6 @@ def test_the_array_as_local_processes_as_slurm_would_and_as_pods_would_gives_one
     line = line.replace("/shared/", "").replace("results/mine", "pods").replace("/16", "/2")
     for index in (0, 1):
         shell("-euc", f"JOB_COMPLETION_INDEX={index}; {line}")
-    words = re.search(r'command: \[(.*)\]', commands("kubernetes-merge.yaml"))[1].replace('"', "").split(", ")
+    words = re.search(r"command: \[(.*)\]", commands("kubernetes-merge.yaml"))[1].replace('"', "").split(", ")
     shell("-euc", " ".join(words).replace("/shared/results/mine", "pods"))
     assert tree("pods") == tree("alone")

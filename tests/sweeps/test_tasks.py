@@ -22,6 +22,7 @@ from oracle.small_sweeps import small_base, tree
 import lagsweep as ls
 from lagsweep.errors import ConfigError, StoreError
 from lagsweep.sweeps.cli.main import main
+from lagsweep.sweeps.execute import work as unit_work
 from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import joining
@@ -105,13 +106,25 @@ def test_stores_of_different_seeds_are_joined_as_if_run_at_once(tmp_path, whole)
     assert not (tmp_path / "other").exists()
 
 
-def test_failed_runs_are_joined_with_their_reasons(tmp_path):
-    base = small_base(max_events=50)
-    spec = make_spec(base, AXES, 6)
+def test_failed_runs_are_joined_with_their_reasons(tmp_path, monkeypatch):
+    real = unit_work.simulate_batch
+
+    def sometimes(configs, seeds, **options):
+        if any(config.max_policy_lag == 1 for config in configs) and 4 in seeds:
+            raise FloatingPointError("injected")
+        return real(configs, seeds, **options)
+
+    monkeypatch.setattr(unit_work, "simulate_batch", sometimes)
+    spec = make_spec(small_base(), AXES, 6)
     run_into_store(spec, tmp_path / "whole", executor="serial")
     run_tasks(tmp_path / "s", 2, spec)
+    assert sum(state["failed"] for state in task_states(tmp_path / "s")) == 2
     join_parts(tmp_path / "s")
-    assert tree(tmp_path / "s") == tree(tmp_path / "whole")
+    ours, theirs = (open_sweep(tmp_path / name).load() for name in ("s", "whole"))
+    xr.testing.assert_identical(ours, theirs)
+    assert (ours.status == 2).sum() == 2
+    failures = read_table(tmp_path / "s", "failures").collect()
+    assert failures["reason"].to_list() == ["FloatingPointError: injected"] * 2
 
 
 def test_a_part_that_is_missing_is_named_with_its_command(parts):
