@@ -22,7 +22,8 @@ echo "$*" >> "$CALLS"
 case "$*" in
 *--array=*)
     last=${!#}
-    for task in 1 2 3; do SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=3 bash "$last" > log || exit 1; done
+    for task in 1 2 3;
+        do SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=3 bash "$last" > log || exit 1; done
     echo "77;main" ;;
 *) bash -c "${!#}" > log ;;
 esac
