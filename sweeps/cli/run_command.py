@@ -27,7 +27,7 @@ from .spec_arguments import spec_from_arguments
 class _RunCommand(GroupedCommand):
     themes: ClassVar[Themes] = {
         "What is swept": (
-            "axis", "preset", "knobs", "seeds", "where", "until", "baseline", "windows", "custom",
+            "axis", "preset", "knobs", "seeds", "where", "until", "refine", "baseline", "windows", "custom",
         ),
         "What is kept, and where": ("name", "results", "store", "tables", "masks"),
         "How it runs": ("threads", "executor", "dask", "task", "runs_per_unit", "dry_run"),
