@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import click
 
+from ...kernels.errors import ConfigError
 from ..json_text import json_text
 from .config_flags import (
     axes_from_flags,
@@ -128,6 +129,10 @@ def command(spec: str | None, **options: Any) -> int:
     if options["task"] is not None:
         from ..store.tasks import read_task
 
+        if options["refine"]:
+            raise ConfigError(
+                "--task", "cannot be given with --refine", options["task"], "Merge first, then give --refine."
+            )
         task = read_task(options["task"])
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:

@@ -14,7 +14,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 RESULTS = Path("results")  # where `lagsweep run` puts stores
 _INSIDE = "cells.zarr"  # every store has it
-_UNDER_WAY = (".extending-", ".replaced-", ".building-")
+_UNDER_WAY = (".extending-", ".replaced-", ".building-", ".joining-")
 
 
 def store_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
@@ -56,7 +56,7 @@ def the_store(paths: Sequence[Path]) -> Path | None:
 
 
 def _is_store(path: Path) -> bool:
-    # An extension or a replacement under way leaves folders beside a store for a while.
+    # An extension, a replacement or a merge under way leaves folders beside a store for a while.
     return (path / _INSIDE).is_dir() and not any(mark in path.name for mark in _UNDER_WAY)
 
 

@@ -11,65 +11,35 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ...kernels.errors import ConfigError, Finding, StoreError
-from ..execute.plan import Part
+from ..execute.plan import Part, plan_parts
 from ..execute.progress import Progress
-from ..execute.units import Box, box_cells, intersection, unit_name
-from ..execute.work import UnitWork, empty_arrays, recording
 from ..results import dataset as results
+from ..runs.many import Cancelled
 from ..spec.spec import SweepSpec
+from .gather import Source, gathered
 from .lock import StoreLock, is_held
 from .metadata import metadata_problems
 from .opening import open_files
-from .place import beside
+from .place import beside, faults_of_the_machine
 from .proof import damage
 from .run_record import note_run, versions
 from .store import SweepStore, create_store
-from .tables import read_unit_tables
 from .tasks import Task, task_folders
 from .writing import StoredRun
 
-_JOINING = ".joining-"
+JOINING = ".joining-"
 _MOST_NAMED = 8
 _AGAIN = "Give its command again, then merge."
 
 
-@dataclass
-class _Source:
-    """One store to be joined, and where its seeds begin in the joined one."""
-
-    folder: Path
-    store: SweepStore
-    offset: int = 0
-    masks: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def done(self, part: str) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
-        """Return the units that count as done, with their lines."""
-        for unit, record in self.store.done_units(self.store.part(part)):
-            if not record.get("rewriting"):
-                yield unit, record
-
-    def mask(self, part: str) -> np.ndarray:
-        """Tell which runs of a part it holds, in the part's own shape."""
-        if part in self.masks:
-            return self.masks[part]
-        own = self.store.part(part)
-        held = np.zeros(own.layout.shape, bool)
-        for unit, _ in self.done(part):
-            at = tuple(slice(start, stop) for start, stop in own.layout.box(unit))
-            held[at] = self.store.done_mask(own, unit).reshape(held[at].shape)
-        self.masks[part] = held
-        return held
-
-
-def join_parts(store: Path, progress: Progress | None = None) -> None:
+def join_parts(store: Path, progress: Progress | None = None, cancel: threading.Event | None = None) -> None:
     """Join the parts of a job array into the store that they are parts of.
 
     Raises
@@ -98,10 +68,15 @@ def join_parts(store: Path, progress: Progress | None = None) -> None:
             str(store),
             f"Run {some}{more}, then merge.",
         )
-    join_stores(list(parts.values()), store, progress)
+    join_stores(list(parts.values()), store, progress, cancel)
 
 
-def join_stores(folders: Sequence[Path], store: Path, progress: Progress | None = None) -> None:
+def join_stores(
+    folders: Sequence[Path],
+    store: Path,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+) -> None:
     """Join stores into a new one, whole or not at all; the stores stay as they are.
 
     Parameters
@@ -110,24 +85,26 @@ def join_stores(folders: Sequence[Path], store: Path, progress: Progress | None 
     store : Path
         Must not exist.
     progress : Progress, optional
+    cancel : threading.Event, optional
 
     Raises
     ------
     StoreError
         If a store is in use, damaged, of another spec or model revision, or runs are missing or repeated.
+    Cancelled
+        If `cancel` was set: nothing is joined then.
     """
     refuse_existing(store)
-    progress = progress or Progress()
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as held, faults_of_the_machine(store):
         sources = []
         for folder in folders:
             open_files(folder)  # before a lock is written into a folder that is no store
             held.enter_context(StoreLock(folder))
-            sources.append(_Source(folder, SweepStore(folder)))
+            sources.append(Source(folder, SweepStore(folder)))
         spec = _joined_spec(sources)
         for source in sources:
             _refuse_source(source)
-        _build(sources, spec, store, progress)
+        _build(sources, spec, store, progress or Progress(), cancel or threading.Event())
 
 
 def refuse_existing(store: Path) -> None:
@@ -143,11 +120,11 @@ def refuse_existing(store: Path) -> None:
         )
 
 
-def _joined_spec(sources: list[_Source]) -> SweepSpec:
+def _joined_spec(sources: list[Source]) -> SweepSpec:
     """Return the spec of the joined store, and set where each store's seeds begin."""
     first = sources[0].store.spec
     alike = first.replace(seeds=(0,)).fingerprint
-    groups: dict[tuple[int, ...], list[_Source]] = {}
+    groups: dict[tuple[int, ...], list[Source]] = {}
     for source in sources:
         spec = source.store.spec
         if spec.until is not None:
@@ -178,15 +155,16 @@ def _joined_spec(sources: list[_Source]) -> SweepSpec:
     return first if len(groups) == 1 else first.replace(seeds=tuple(seeds))
 
 
-def _refuse_source(source: _Source) -> None:
+def _refuse_source(source: Source) -> None:
     """Refuse a store of another revision, and one with a file that is not the one its journal tells of."""
     store, attributes = source.store, source.store.attributes
     schema, revision = (int(attributes.get(name, 1)) for name in ("schema_version", "model_revision"))
-    for name, found, now in (
-        ("schema_version", schema, results.SCHEMA_VERSION),
-        ("model_revision", revision, results.revision_of(store.spec)),
+    other_results = revision > results.MODEL_REVISION or results.revisions_between(revision, store.spec)
+    for name, found, now, wrong in (
+        ("schema_version", schema, results.SCHEMA_VERSION, schema != results.SCHEMA_VERSION),
+        ("model_revision", revision, results.revision_of(store.spec), other_results),
     ):
-        if found != now:
+        if wrong:
             raise StoreError(
                 name,
                 f"must be {now} to be merged, this store has {found}",
@@ -203,7 +181,7 @@ def _refuse_source(source: _Source) -> None:
                 raise StoreError("merge", f"finds damage: {file} {what}", str(source.folder), _AGAIN)
 
 
-def _refuse_holes(sources: list[_Source], parts: Sequence[Part]) -> None:
+def _refuse_holes(sources: list[Source], parts: Sequence[Part]) -> None:
     """Refuse stores that together do not hold every run exactly once; all are named."""
     findings, wanting = [], {}
     for part in parts:
@@ -236,7 +214,7 @@ def _refuse_holes(sources: list[_Source], parts: Sequence[Part]) -> None:
         raise StoreError(*findings)
 
 
-def _is_finished(source: _Source) -> bool:
+def _is_finished(source: Source) -> bool:
     """Tell whether all units of a task are done, or all of a store that is no task's."""
     tasks = {path.name: task for task, path in _tasks_beside(source.folder).items()}
     task = tasks.get(source.folder.name, Task(1, 1))
@@ -252,33 +230,31 @@ def _tasks_beside(folder: Path) -> dict[Task, Path]:
     return task_folders(parent.with_name(parent.name.removesuffix(".parts")))
 
 
-def _build(sources: list[_Source], spec: SweepSpec, store: Path, progress: Progress) -> None:
+def _build(
+    sources: list[Source], spec: SweepSpec, store: Path, progress: Progress, cancel: threading.Event
+) -> None:
     """Build the joined store aside, complete it, and give it its name."""
-    for leftover in beside(store, _JOINING):
+    parts = _planned(sources, spec)
+    _refuse_holes(sources, parts)
+    for leftover in beside(store, JOINING):
         if not is_held(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
-    building = store.with_name(f"{store.name}{_JOINING}{secrets.token_hex(4)}")
-    joined, lock = create_store(building, spec)
+    building = store.with_name(f"{store.name}{JOINING}{secrets.token_hex(4)}")
+    joined, lock = create_store(building, spec, parts=parts)
     run = None
     try:
-        _refuse_holes(sources, joined.parts)
         _take_versions(sources, joined, progress)
         with note_run(joined.place, joined=[str(source.folder) for source in sources]):
             for part in joined.parts:
                 for unit in part.layout.units():
-                    joined.journal.append(_gathered(sources, joined, part, unit))
-        run = StoredRun(
-            joined, lock, executor="serial", threads=None, progress=progress, cancel=_never_cancelled()
-        )
+                    if cancel.is_set():
+                        raise Cancelled("the merge was asked to stop")
+                    joined.journal.append(gathered(sources, joined, part, unit))
+        run = StoredRun(joined, lock, executor="serial", threads=None, progress=progress, cancel=cancel)
         run.run()
         refuse_existing(store)
         os.rename(building, store)
         run.lock.moved_to(store)
-    except OSError as error:
-        way_out = "When that is mended, the same command begins anew."
-        raise StoreError(
-            "merge", f"cannot write: {os.strerror(error.errno or 0)}", str(store), way_out
-        ) from error
     finally:
         joined, lock = (joined, lock) if run is None else (run.store, run.lock)
         joined.close()
@@ -287,7 +263,15 @@ def _build(sources: list[_Source], spec: SweepSpec, store: Path, progress: Progr
     progress.note(f"store: joined {len(sources):,} stores into {store}")
 
 
-def _take_versions(sources: list[_Source], joined: SweepStore, progress: Progress) -> None:
+def _planned(sources: list[Source], spec: SweepSpec) -> list[Part]:
+    """Cut the joined sweep as one process would; what one store has not recorded, the joined one has not."""
+    return [
+        part.without(frozenset().union(*(source.store.part(part.name).unrecorded for source in sources)))
+        for part in plan_parts(spec)
+    ]
+
+
+def _take_versions(sources: list[Source], joined: SweepStore, progress: Progress) -> None:
     """Carry the versions that made the runs, not those of the program that joins them."""
     for name in versions():
         found = [source.store.attributes.get(name) for source in sources]
@@ -297,84 +281,31 @@ def _take_versions(sources: list[_Source], joined: SweepStore, progress: Progres
             joined.files.root["attributes"][name] = joined.attributes[name] = found[0]
 
 
-def _never_cancelled() -> Any:
-    import threading
-
-    return threading.Event()
-
-
-def _gathered(
-    sources: list[_Source], joined: SweepStore, part: Part, unit: tuple[int, ...]
-) -> dict[str, Any]:
-    """Write one unit of the joined store from the runs of all sources; gives its line."""
-    box = part.layout.box(unit)
-    cells, first = len(part.layout.cells(unit)), box[-1][0]
-    arrays = empty_arrays(part, cells, box[-1][1] - first)
-    tables: dict[str, list[Any]] = {}
-    for source in sources:
-        seeds = len(source.store.spec.seeds)
-        span = (*box[:-1], (source.offset, source.offset + seeds))
-        shared = intersection(box, span)
-        if shared is None:
-            continue
-        (start, stop), own = shared[-1], source.store.part(part.name)
-        inside = (*box[:-1], (start - source.offset, stop - source.offset))
-        held = source.mask(part.name)[tuple(slice(*ends) for ends in inside)].reshape(cells, -1)
-        if not held.any():
-            continue
-        targets = {**arrays.metrics, "status": arrays.status}
-        if arrays.lag_counts is not None:
-            targets["lag_counts"] = arrays.lag_counts
-        for name, target in targets.items():
-            values = source.store.read(own, part.prefix + name, inside)
-            view = target[:, start - first : stop - first]
-            view[held] = values.reshape(view.shape)[held]
-        _gather_tables(source, own, inside, tables)
-    work = UnitWork(part, unit, arrays, np.zeros(arrays.status.shape, bool), recording(joined.spec, part))
-    return joined.write_unit(work, _together(tables))
-
-
-def _gather_tables(source: _Source, part: Part, box: Box, tables: dict[str, list[Any]]) -> None:
-    """Add the table rows of a box's runs."""
-    import polars
-
-    cells = part.cell_ids.reshape(-1)[box_cells(box[:-1], part.layout.shape[:-1])].tolist()
-    seeds = part.seeds[slice(*box[-1])].tolist()
-    for unit, record in source.done(part.name):
-        if not record.get("tables") or intersection(part.layout.box(unit), box) is None:
-            continue
-        name = f"{part.prefix}{unit_name(unit)}"
-        for table, frame in read_unit_tables(source.store.folder, name, record["tables"]).items():
-            rows = frame.filter(polars.col("cell").is_in(cells) & polars.col("seed").is_in(seeds))
-            tables.setdefault(table, []).append(rows)
-
-
-def _together(tables: dict[str, list[Any]]) -> dict[str, Any]:
-    import polars
-
-    return {table: polars.concat(frames) for table, frames in tables.items()}
-
-
-def merged_folders(folders: Sequence[Path], store: Path | None, progress: Progress | None = None) -> Path:
+def merged_folders(
+    folders: Sequence[Path],
+    store: Path | None,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+) -> Path:
     """Join what is named: the parts of one store, or several stores into `store`; gives the joined folder.
 
     Raises
     ------
     ConfigError
         If several are named without the folder for the joined one.
-    StoreError
+    StoreError, Cancelled
         As :func:`join_stores`.
     """
     if not folders:
         raise ConfigError("stores", "must be one or more folders", [], "Name the store, or several.")
     if len(folders) == 1 and store is None:
         whole = folders[0].with_name(folders[0].name.removesuffix(".parts"))
-        join_parts(whole, progress)
+        join_parts(whole, progress, cancel)
         return whole
     if store is None:
         raise ConfigError("store", "must name the joined store", None, "Give --store results/joined.")
     same = {folder.resolve() for folder in folders}
     if len(same) != len(folders):
         raise StoreError("merge", "must name each store once", " ".join(map(str, folders)), "Leave one out.")
-    join_stores(folders, store, progress)
+    join_stores(folders, store, progress, cancel)
     return store
