@@ -49,7 +49,7 @@ def the_store(paths: Sequence[Path]) -> Path | None:
         stores = [path for path in paths if _is_store(path)]
         return _only(stores, " ".join(map(str, paths))) or paths[0]
     (path,) = paths
-    if path.exists() or not path.name:
+    if path.exists() or not path.name or _has_parts(path):
         return path
     folders = [path.parent] if path.parent != Path() else [Path(), RESULTS]
     return _only(_beginning_with(path.name, folders), str(path)) or path
@@ -58,6 +58,12 @@ def the_store(paths: Sequence[Path]) -> Path | None:
 def _is_store(path: Path) -> bool:
     # An extension, a replacement or a merge under way leaves folders beside a store for a while.
     return (path / _INSIDE).is_dir() and not any(mark in path.name for mark in _UNDER_WAY)
+
+
+def _has_parts(path: Path) -> bool:
+    from ..store.tasks import task_folders
+
+    return bool(task_folders(path))
 
 
 def _beginning_with(name: str, folders: Sequence[Path]) -> list[Path]:

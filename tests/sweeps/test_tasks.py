@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from oracle.small_sweeps import small_base, tree
 import lagsweep as ls
 from lagsweep.errors import ConfigError, StoreError
 from lagsweep.sweeps.cli.main import main
+from lagsweep.sweeps.execute import plan
 from lagsweep.sweeps.execute import work as unit_work
 from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.spec.make import make_spec
@@ -210,13 +210,13 @@ def test_merging_while_a_task_runs_and_merging_again_are_refused(parts):
         run_into_store(SPEC, parts, executor="serial", task=Task(2, 3))
 
 
-@pytest.mark.parametrize("moment", ["_gathered", "os.rename"])
+@pytest.mark.parametrize("moment", ["gathered", "os.rename"])
 def test_a_merge_that_stops_leaves_no_store_and_can_be_given_again(moment, parts, whole, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        if moment == "_gathered":
+        if moment == "gathered":
             patched.setattr(joining, moment, stopped)
         else:
             original = os.rename
@@ -229,6 +229,100 @@ def test_a_merge_that_stops_leaves_no_store_and_can_be_given_again(moment, parts
     join_parts(parts)
     assert tree(parts) == tree(whole)
     assert sorted(path.name for path in parts.parent.iterdir()) == ["s", "s.parts"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lagsweep.sweeps.execute import plan
+from lagsweep.sweeps.store import aside, joining
+
+plan.wanted_unit_runs = lambda spec: 2
+store, moment, when = sys.argv[1:]
+owner = {"gathered": joining, "exchange": aside, "rename": os}[moment]
+real, calls = getattr(owner, moment), 0
+
+def deadly(*arguments):
+    global calls
+    calls += 1
+    if {"gathered": calls == 5, "exchange": True, "rename": str(arguments[1]) == store}[moment]:
+        if when == "after":
+            real(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+
+setattr(owner, moment, deadly)
+joining.join_parts(Path(store))
+"""
+
+
+@pytest.fixture(scope="module")
+def many_units(tmp_path_factory):
+    """A store of so many units that they are merged at the end, and two parts of it."""
+    folder = tmp_path_factory.mktemp("many")
+    run_into_store(SPEC, folder / "whole", executor="serial", unit_runs=2)
+    run_tasks(folder / "s", 2, unit_runs=2)
+    assert len(list(SweepStore(folder / "s.parts" / "1-of-2").units())) > 64
+    assert len(list(SweepStore(folder / "whole").units())) < 64
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("moment", ["gathered", "exchange", "rename"])
+def test_a_merge_that_is_killed_is_whole_or_nothing_and_the_next_begins_anew(
+    moment, when, tmp_path, many_units, monkeypatch
+):
+    shutil.copytree(many_units / "s.parts", tmp_path / "s.parts")
+    store = tmp_path / "s"
+    killed = subprocess.run([sys.executable, "-c", KILLED, store, moment, when], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(list(tmp_path.iterdir())) > 1  # it left something
+    monkeypatch.setattr(plan, "wanted_unit_runs", lambda spec: 2)
+    if (moment, when) == ("rename", "after"):
+        with pytest.raises(StoreError, match="must not find the joined store there already"):
+            join_parts(store)
+    else:
+        assert not store.exists()
+        join_parts(store)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.parts"]
+    assert tree(store) == tree(many_units / "whole")
+    assert content_of_folder(store) == content_of_folder(many_units / "whole")
+
+
+def test_a_merge_that_is_asked_to_stop_joins_nothing(parts, whole):
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(ls.Cancelled):
+        join_parts(parts, cancel=stop)
+    assert sorted(path.name for path in parts.parent.iterdir()) == ["s.parts"]
+
+
+def test_what_an_older_part_has_not_recorded_the_joined_store_has_not_either(tmp_path, monkeypatch):
+    known = plan.reported_metrics
+    for name, seeds in (("old", (0, 1)), ("new", (2, 3))):
+        with monkeypatch.context() as patched:
+            if name == "old":
+                patched.setattr(
+                    plan,
+                    "reported_metrics",
+                    lambda spec: tuple(one for one in known(spec) if one.name != "mean_lag"),
+                )
+            run_into_store(make_spec(small_base(), AXES, seeds), tmp_path / name, executor="serial")
+    join_stores([tmp_path / "new", tmp_path / "old"], tmp_path / "both")
+    ds = open_sweep(tmp_path / "both").load()
+    assert ds.attrs["complete"]
+    assert "mean_lag" not in ds or bool(ds["mean_lag"].isnull().all())
+    assert ds.attrs["not_recorded"].split() == ["mean_lag"]
+    whole = ls.run_sweep(small_base(), AXES, 4, executor="serial")
+    np.testing.assert_array_equal(ds["trained_tokens"], whole["trained_tokens"])
+    assert verify_store(tmp_path / "both", everything=True).sound
+
+
+def test_refining_is_not_shared(capsys, tmp_path):
+    assert command(*arguments(tmp_path / "s"), "--task", "1/2", "--refine", "1") == 2
+    assert "cannot be given with --refine" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -280,11 +374,24 @@ def test_commands_run_show_and_merge_tasks(tmp_path, capsys):
     assert "part 1-of-2: finished" in capsys.readouterr().out
     assert command("show", str(store)) == 0
     assert "part 2-of-2: not begun" in capsys.readouterr().out
+    with pytest.MonkeyPatch.context() as patched:  # another store whose name begins so does not mislead
+        (store.parent / "s-other" / "cells.zarr").mkdir(parents=True)
+        patched.chdir(store.parent)
+        assert command("show", "s") == 0
+        assert "part 2-of-2: not begun" in capsys.readouterr().out
     assert command("merge", str(store)) == 3
     assert "missing 2-of-2" in capsys.readouterr().err
     assert command(*arguments(store), "--task", "2/2") == 0
     assert command("merge", str(store), "--json") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["complete"]
+
+
+def journal_of(store, number):
+    """The whole lines of a part's journal."""
+    file = task_folder(store, Task(number, 8)) / "journal.jsonl"
+    return (
+        [line for line in file.read_bytes().splitlines(True) if line.endswith(b"\n")] if file.exists() else []
+    )
 
 
 @pytest.mark.slow
@@ -293,6 +400,7 @@ def test_eight_processes_that_are_killed_and_begun_again_give_the_store_of_one(t
     subprocess.run([LAGSWEEP, *arguments(tmp_path / "whole")], check=True, capture_output=True)
     draw, store, kills, left = random.Random(16), tmp_path / "s", 0, set(range(1, 9))
     while left:
+        lines = {number: journal_of(store, number) for number in range(1, 9)}
         running = {
             number: subprocess.Popen(
                 [LAGSWEEP, *arguments(store), "--task", f"{number}/8"],
@@ -308,8 +416,17 @@ def test_eight_processes_that_are_killed_and_begun_again_give_the_store_of_one(t
                     process.send_signal(signal.SIGKILL)
                     kills += 1
         left -= {number for number, process in running.items() if process.wait() == 0}
+        # What was finished stays: a journal only grows, so no more than the unit in hand is lost.
+        assert all(journal_of(store, number)[: len(known)] == known for number, known in lines.items())
     assert kills >= 8
     subprocess.run([LAGSWEEP, "merge", str(store), "--quiet"], check=True, capture_output=True)
     assert content_of_folder(store) == content_of_folder(tmp_path / "whole")
     assert verify_store(store, sample=20).sound
-    assert re.search("complete", str(open_sweep(store).attrs))
+    assert open_sweep(store).attrs["complete"]
+    units = [
+        (line["part"], line["unit"])
+        for number in range(1, 9)
+        for line in map(json.loads, journal_of(store, number))
+        if line["kind"] == "unit"
+    ]
+    assert len(units) == len(set(units))  # no unit that was journaled is run again
