@@ -129,10 +129,7 @@ def command(spec: str | None, **options: Any) -> int:
     if options["task"] is not None:
         from ..store.tasks import read_task
 
-        if options["refine"]:
-            raise ConfigError(
-                "--task", "cannot be given with --refine", options["task"], "Merge first, then give --refine."
-            )
+        _refuse_beside_task(options)
         task = read_task(options["task"])
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
@@ -142,6 +139,17 @@ def command(spec: str | None, **options: Any) -> int:
         click.echo(json_text(report.facts) if options["as_json"] else report.text)
         return 0
     return _run(sweep, folder, options, task)
+
+
+def _refuse_beside_task(options: dict[str, Any]) -> None:
+    ways_out = {
+        "refine": "Merge first, then give --refine.",
+        "dry_run": "Leave --task out: it tells of all tasks together.",
+    }
+    for name, way_out in ways_out.items():
+        if options[name]:
+            flag = f"--{name.replace('_', '-')}"
+            raise ConfigError("--task", f"cannot be given with {flag}", options["task"], way_out)
 
 
 def _name_cost(sweep: Any, folder: Path, options: dict[str, Any], progress: Any) -> None:

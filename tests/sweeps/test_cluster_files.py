@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from oracle.small_sweeps import tree
 
-from lagsweep.sweeps.store.store import open_sweep
-
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "examples" / "clusters"
 PAGE = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
@@ -57,19 +55,6 @@ def test_a_script_has_the_syntax_of_the_shell(file):
 
 def test_the_page_names_every_file():
     assert all(f"`{file.name}`" in PAGE for file in FILES.iterdir())
-
-
-@pytest.mark.slow
-@pytest.mark.jit_only
-def test_the_blocks_of_the_page_run_in_order(here):
-    for language, block in re.findall(r"```(bash|python)\n(.*?)```", PAGE, re.S):
-        if language == "bash":
-            shell("-euc", block)
-        else:
-            subprocess.run([sys.executable, "-c", block], check=True)
-    for name in ("mine", "both", "lags"):
-        assert open_sweep(here / "results" / name).attrs["complete"]
-    assert open_sweep(here / "results" / "both").sizes["seed"] == 4
 
 
 @pytest.mark.slow

@@ -319,9 +319,10 @@ def test_what_an_older_part_has_not_recorded_the_joined_store_has_not_either(tmp
     assert verify_store(tmp_path / "both", everything=True).sound
 
 
-def test_refining_is_not_shared(capsys, tmp_path):
-    assert command(*arguments(tmp_path / "s"), "--task", "1/2", "--refine", "1") == 2
-    assert "cannot be given with --refine" in capsys.readouterr().err
+@pytest.mark.parametrize("option", [("--refine", "1"), ("--dry-run",)])
+def test_what_is_about_all_tasks_is_not_given_with_one(option, capsys, tmp_path):
+    assert command(*arguments(tmp_path / "s"), "--task", "1/2", *option) == 2
+    assert f"cannot be given with {option[0]}" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
