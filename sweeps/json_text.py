@@ -43,6 +43,7 @@ DOCUMENTS = {
     "search": 1,
     "sensitivity": 1,
     "compact": 1,
+    "parts": 1,
     "error": 1,
 }
 

@@ -21,6 +21,7 @@ SUBCOMMANDS: dict[str, str] = {
     "simulate": "Simulate one run and print what it reports.",
     "show": "Print a stored sweep's table.",
     "verify": "Check a stored sweep: checksums, and a sample of runs again.",
+    "merge": "Join the parts of a job array, or stores of other seeds.",
     "compact": "Merge the small units of a finished store.",
     "report": "Write one offline HTML page about a stored sweep.",
     "recommend": "Choose a configuration under constraints.",

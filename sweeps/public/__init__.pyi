@@ -110,6 +110,7 @@ from .sweeps.spec.carried import config_at as config_at
 from .sweeps.spec.spec import SweepSpec as SweepSpec
 from .sweeps.store.map_runs import map_runs as map_runs
 from .sweeps.store.store import open_sweep as open_sweep, read_table as read_table
+from .sweeps.sweep.merge import merge_stores as merge_stores
 from .sweeps.store.verify import VerifyReport as VerifyReport, verify_store as verify_store
 from .sweeps.sweep.run import load_spec as load_spec, run_spec as run_spec, run_sweep as run_sweep
 from .sweeps.trace.trace import TraceFile as TraceFile, write_trace as write_trace

@@ -71,7 +71,7 @@ class UnitRows:
     @property
     def has_columns(self) -> bool:
         """Whether it is known which columns there are: not where every cell of the unit is excluded."""
-        return bool(self._blocks or self._slices)
+        return bool(self._blocks) or self._before is not None
 
     def frame(self) -> polars.DataFrame:
         """Return all rows; ``cell`` and ``seed`` alone where there are none and there is no column."""
@@ -145,6 +145,8 @@ class UnitRows:
 
         if self._blocks:
             return self._fresh([_Slice(0, 0, 0)])
+        if self._before is not None:
+            return self._before.clear()
         return polars.DataFrame({"cell": np.zeros(0, np.int64), "seed": np.zeros(0, np.uint64)})
 
     def _fresh(self, slices: Sequence[_Slice]) -> polars.DataFrame:

@@ -49,7 +49,7 @@ def wanted_tables(spec: SweepSpec, part_name: str) -> tuple[str, ...]:
 
 
 def write_unit_tables(
-    place: Place, work: UnitWork, spec: SweepSpec, before: Mapping[str, str] | None = None
+    place: Place, work: UnitWork, spec: SweepSpec, before: Mapping[str, str | polars.DataFrame] | None = None
 ) -> dict[str, str]:
     """Write a unit's parts.
 
@@ -60,7 +60,8 @@ def write_unit_tables(
     work : UnitWork
     spec : SweepSpec
     before : mapping, optional
-        Table -> digest of the unit's part that is there: the rows of runs that are not done again stay.
+        Table -> digest of the unit's part that is there, or the rows themselves: those of runs that are not
+        done again stay.
 
     Returns
     -------
@@ -70,8 +71,8 @@ def write_unit_tables(
     digests = {}
 
     def stored(table: str) -> polars.DataFrame | None:
-        digest = (before or {}).get(table)
-        return None if digest is None else read_part(place.folder, table, work.name, digest)
+        there = (before or {}).get(table)
+        return read_part(place.folder, table, work.name, there) if isinstance(there, str) else there
 
     for table in wanted_tables(spec, work.part.name):
         rows = _rows(work, table, stored(table))

@@ -27,6 +27,7 @@ CALLS: dict[str, list[str]] = {
     "run": ["--store", "{folder}/made", *STORED],
     "simulate": ["--rollouts", "{folder}/rollouts.parquet", *BASE],
     "show": ["{store}"],
+    "merge": ["{store}", "--store", "{folder}/merged"],
     "compact": ["{store}"],
     "verify": ["{store}", "--sample", "2"],
     "report": ["{store}", "--no-images", "-o", "{folder}/page.html"],

@@ -210,6 +210,12 @@ def _store() -> str:
     return str(Path("a-store").resolve())
 
 
+@cache
+def _parts() -> str:
+    ls.run_sweep(BASE, {"max_lag": [0, 1]}, 2, store="some-tasks", task=(1, 1))
+    return str(Path("some-tasks").resolve())
+
+
 def len_of_batches(run: Any) -> int:
     """Count the updates of a run, for `map_runs`."""
     return len(run.batches)
@@ -1095,6 +1101,7 @@ def _sweep_calls() -> dict[str, Call]:
             "threads": 1,
             "progress": None,
             "cancel": None,
+            "task": None,
         },
         "run_sweep": {
             "base": BASE,
@@ -1109,6 +1116,7 @@ def _sweep_calls() -> dict[str, Call]:
             "windows": None,
             "custom": None,
             "baseline": False,
+            "task": None,
         },
         "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
         "search": {
@@ -1171,6 +1179,7 @@ def _sweep_calls() -> dict[str, Call]:
             "contract": None,
             "max_line_bytes": 1000,
         },
+        "merge_stores": {"stores": Lazy(_parts), "store": None, "progress": None},
         "verify_store": {
             "folder": Lazy(_store),
             "sample": 1,

@@ -27,6 +27,7 @@ FAILING = [
     (["show", "nowhere"], "StoreError", 3, "store"),
     (["verify", "nowhere"], "StoreError", 3, "store"),
     (["compact", "nowhere"], "StoreError", 3, "store"),
+    (["merge", "nowhere"], "StoreError", 3, "merge"),
     (["report", "nowhere"], "StoreError", 3, "store"),
     (["recommend", "nowhere"], "StoreError", 3, "store"),
     (["sensitivity", "--axis", "max_lag=0,1", "--points", "1"], "ConfigError", 2, "points"),

@@ -44,6 +44,10 @@ MORE = {
          "-o", "{folder}/sampled.toml"],
         "engine-samples",
     ),
+    "run: a task": (
+        ["run", "--store", "{folder}/tasked", *STORED, "--task", "1/2", "-q"],
+        "parts",
+    ),
     "ledger kv: pool": (
         ["ledger", "kv", "--layers", "20,12", "--kv-heads", "8", "--head-dim", "128",
          "--pool", "8GiB"],
@@ -72,7 +76,7 @@ PLAIN = {
     "ledger checkpoint": "ledger-checkpoint",
     "ledger drift": "ledger-drift", "validate": "validate", "drill": "drill", "presets": "preset",
     "calibrate": "calibrate", "whatif": "whatif",
-    "lab": "lab", "search": "search", "sensitivity": "sensitivity", "compact": "compact",
+    "lab": "lab", "search": "search", "sensitivity": "sensitivity", "compact": "compact", "merge": "sweep",
 }  # fmt: skip
 
 
