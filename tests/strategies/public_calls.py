@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import inspect
 import random
+import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -210,8 +211,8 @@ def _store() -> str:
     return str(Path("a-store").resolve())
 
 
-@cache
 def _parts() -> str:
+    shutil.rmtree("some-tasks", ignore_errors=True)  # joined by the call before
     ls.run_sweep(BASE, {"max_lag": [0, 1]}, 2, store="some-tasks", task=(1, 1))
     return str(Path("some-tasks").resolve())
 
