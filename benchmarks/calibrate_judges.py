@@ -35,6 +35,9 @@ class Row(NamedTuple):
     measured: float
     predicted: float
     aim: float  # relative
+    low: float = float("nan")
+    high: float = float("nan")
+    fixed: bool = True  # the data fix the prediction; else it is a range, and the figure is its middle
 
     @property
     def error(self) -> float:
@@ -128,19 +131,22 @@ def real_logs() -> Iterator[Row]:
              "training": "update_actor"}  # fmt: skip
     for row in verl.tests:
         if row.name in names:
-            yield Row(
-                "b: verl PPO, 50 of 435 steps fitted", names[row.name], row.measured, row.predicted, 0.025
-            )
+            words = "b: verl PPO, 50 of 435 steps fitted"
+            yield Row(words, names[row.name], row.measured, row.predicted, 0.025, *_range(row))
     instruct = ls.calibrate(DATA / "open_instruct_rl0_32b.csv", fit_steps=200)
     step = next(row for row in instruct.tests if row.name == "step")
-    yield Row(
-        "d: open-instruct, segment 3 from 1 and 2", "seconds a step", step.measured, step.predicted, 0.05
-    )
+    words = "d: open-instruct, segment 3 from 1 and 2"
+    yield Row(words, "seconds a step", step.measured, step.predicted, 0.05, *_range(step))
     logs = [DATA / "prime_rl_orchestrator.csv", DATA / "prime_rl_trainer.csv"]
     prime = ls.calibrate(logs, fit_steps=300, group_size=8)
     for row in prime.tests:
         if row.name in ("step", "wait"):
-            yield Row("g: prime-rl, 300 of 1,000 steps fitted", row.name, row.measured, row.predicted, 0.05)
+            words = "g: prime-rl, 300 of 1,000 steps fitted"
+            yield Row(words, row.name, row.measured, row.predicted, 0.05, *_range(row))
+
+
+def _range(row: Any) -> tuple[float, float, bool]:
+    return row.low, row.high, row.identified
 
 
 def broken_columns() -> list[str]:
@@ -167,8 +173,9 @@ def agents() -> list[Row]:
 
 def line(row: Row) -> str:
     """Return a row of the page's table."""
+    told = f"{row.predicted:.4g}" + ("" if row.fixed else f" (range {row.low:.3g} to {row.high:.3g})")
     return (
-        f"| {row.judge} | {row.what} | {row.measured:.4g} | {row.predicted:.4g} "
+        f"| {row.judge} | {row.what} | {row.measured:.4g} | {told} "
         f"| {100 * row.error:+.1f} % | {100 * row.aim:g} % | {'met' if row.met else 'missed'} |"
     )
 
@@ -186,7 +193,14 @@ def page(found: list[Recovered], rows: list[Row], broken: list[str]) -> str:
         "|---|---|---:|---:|---:|---:|---|",
     ]
     lines += [line(row) for row in rows]
-    lines += ["", "Broken columns that the reader of open-instruct's log names:", ""]
+    lines += [
+        "",
+        "A range stands where the data do not fix the prediction (it is wider than a tenth): there the error",
+        "is that of its middle, and says less.",
+        "",
+        "Broken columns that the reader of open-instruct's log names:",
+        "",
+    ]
     lines += [f"- {one}" for one in broken]
     lines += [
         "",
