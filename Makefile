@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores many-units fuzz-calls engine-fit engine-cost search-runs check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores many-units fuzz-calls engine-fit engine-cost plan-checks search-runs read-logs big-results calibrate-judges check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -60,6 +60,23 @@ engine-fit: $(VENV)/.installed-tests
 # Engines in pipelines: cost beside runs without them, and time per rollout as responses grow.
 engine-cost: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/engine_cost.py --output results/published/engine-cost.md
+
+# What a plan rests on, held against measured engines, logs and published splits.
+plan-checks: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/plan_checks.py --output results/published/plan-checks.md
+
+# Real logs of other people's runs, read as they are: needs ../shared (or SHARED=folder), which is not shipped.
+SHARED ?= ../shared
+read-logs: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/read_logs.py --shared $(SHARED) --output results/published/logs.md
+
+# Runs whose rest is known: simulated logs of every preset, and the first steps of real logs.
+calibrate-judges: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/calibrate_judges.py --output results/published/calibrate.md
+
+# Memory of a million runs in one cell and of a unit with millions of rows; beside an older commit's with BEFORE=COMMIT.
+big-results: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/big_results.py $(if $(BEFORE),--before $(BEFORE)) --output results/published/big-results.md
 
 # Runs that a search needs, against the full grid and against equal runs for every candidate.
 search-runs: $(VENV)/.installed-tests

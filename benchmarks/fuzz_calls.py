@@ -24,7 +24,7 @@ from strategies.public_calls import odd_values, public_callables, valid_calls
 
 # These draw charts, write pages or run whole sweeps and checks: seconds instead of microseconds a call.
 SLOW = ("write_report", "verify_store", "VerifyReport", "Frontier.on_frontier", "compare_systems")
-SLOW += ("fit_engine",)
+SLOW += ("fit_engine", "plan", "Plan.sweep", "write_plan_page")
 
 
 def fuzz(calls: int, seed: int) -> list[Outcome]:

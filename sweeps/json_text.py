@@ -11,6 +11,42 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+# What commands print under --json, each with its version, which rises when a key goes or changes its meaning;
+# docs/json.md says what is in them.
+DOCUMENTS = {
+    "sweep": 1,
+    "dry-run": 1,
+    "simulate": 1,
+    "verify": 1,
+    "report": 1,
+    "recommend": 1,
+    "compare": 1,
+    "plan": 1,
+    "trace": 1,
+    "calibrate": 1,
+    "whatif": 1,
+    "engine-fit": 1,
+    "engine-samples": 1,
+    "engine-show": 1,
+    "engine-cards": 1,
+    "ledger": 1,
+    "ledger-drift": 1,
+    "ledger-models": 1,
+    "ledger-kv": 1,
+    "ledger-sync": 1,
+    "ledger-checkpoint": 1,
+    "validate": 1,
+    "drill": 1,
+    "presets": 1,
+    "preset": 1,
+    "lab": 1,
+    "search": 1,
+    "sensitivity": 1,
+    "compact": 1,
+    "parts": 1,
+    "error": 1,
+}
+
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Write one JSON document.
@@ -21,6 +57,22 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     '{"ess": null, "lags": [0, 1]}'
     """
     return json.dumps(plain_data(value), indent=indent, allow_nan=False)
+
+
+def json_document(kind: str, content: Mapping[str, Any], *, indent: int | None = None) -> str:
+    """Write the document that a command prints: what it is and which version of it comes first.
+
+    Examples
+    --------
+    >>> json_document("report", {"bytes": 7})
+    '{"schema": "lagsweep/report/1", "bytes": 7}'
+    """
+    return json_text({"schema": schema_name(kind), **content}, indent=indent)
+
+
+def schema_name(kind: str) -> str:
+    """Return the name by which a document says what it is."""
+    return f"lagsweep/{kind}/{DOCUMENTS[kind]}"
 
 
 def plain_data(value: Any) -> Any:

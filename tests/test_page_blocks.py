@@ -16,6 +16,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = {
     "custom.md": "tests/test_custom_page.py",
     "engines.md": "tests/sweeps/test_engines_page.py",
+    "planning.md": "tests/sweeps/test_planning_page.py",
     "overlap-sync-checkpoints.md": "tests/kernels/test_formula_docs.py",
     "questions.md": "tests/sweeps/test_questions.py",
     "reading-results-in-python.md": "tests/test_reading_results.py",

@@ -17,7 +17,7 @@ from strategies.public_calls import odd_values, public_callables, valid_calls
 SLOW = ("write_report", "verify_store", "compare_systems", "recovery_drill", "VerifyReport", "Frontier")
 SLOW += ("run_spec", "run_sweep", "SweepSpec.run", "plot_", "write_trace", "recommend", "comparison_rows")
 SLOW += ("search", "sensitivity")
-SLOW += ("fit_engine",)
+SLOW += ("fit_engine", "plan", "Plan.sweep", "write_plan_page", "calibrate", "what_if", "Calibration.sweep")
 
 
 @pytest.fixture(autouse=True)

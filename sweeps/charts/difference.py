@@ -8,45 +8,61 @@ from typing import Any
 import altair as alt
 
 from .links import inline, listening, picking, shade
-from .style import BLUE, GREY, ORANGE, WIDTH, interval_tooltips, label_tooltip
+from .marks import Mark, by_label
+from .style import GREY, WIDTH, interval_tooltips, label_tooltip
 
 ROW = 26
+FILLED = [1.0, 0.0]  # how much of a point is filled, by its metric
 
 
 def difference_chart(
-    rows: Sequence[Mapping[str, Any]], *, reference: str, confidence: float = 0.95, linked: bool = False
+    rows: Sequence[Mapping[str, Any]],
+    marks: Mapping[str, Mark],
+    *,
+    reference: str,
+    confidence: float = 0.95,
+    linked: bool = False,
 ) -> alt.LayerChart:
-    """Draw relative differences.
+    """Draw relative differences, those of the first metric filled, of the second hollow.
 
     Parameters
     ----------
     rows : sequence of mappings
         ``cell``, ``label``, ``metric``, ``share``, ``low``, ``high``; two metrics at most.
+    marks : mapping of str to Mark
+        The colour and shape of each label.
     reference : str
         What the differences are against, for the axis.
     linked : bool
-        A click picks a cell, and the parameter that other charts set highlights cells.
+        A click picks a cell, and the parameter that other charts set highlights cells; the page writes the
+        legend.
     """
     labels = list(dict.fromkeys(row["label"] for row in rows))
     metrics = list(dict.fromkeys(row["metric"] for row in rows))
     data = inline(rows)
     rows_axis = alt.Axis(labelLimit=170, grid=True, ticks=False, domain=False)
+    look = by_label({label: marks[label] for label in labels})
+    look["color"].legend = look["shape"].legend = None
     base = alt.Chart(data).encode(
         alt.Y("label:N", title=None, sort=labels, axis=rows_axis),
-        alt.Color(
-            "metric:N",
-            title=None,
-            sort=metrics,
-            scale=alt.Scale(domain=metrics, range=[BLUE, ORANGE][: len(metrics)]),
-            legend=alt.Legend(orient="top", columns=1, labelLimit=alt.Undefined if linked else 300),
-        ),
+        look["color"],
         alt.YOffset("metric:N", sort=metrics),
         opacity=shade(linked),
-    )  # fmt: skip
+    )
+    legend = alt.Legend(orient="top", columns=1, labelLimit=300, symbolFillColor=GREY, symbolStrokeColor=GREY)
+    filled = alt.FillOpacity(
+        "metric:N",
+        title=None,
+        sort=metrics,
+        scale=alt.Scale(domain=metrics, range=FILLED[: len(metrics)]),
+        legend=None if linked else legend,
+    )
     x = alt.X("share:Q", title=f"difference from {reference}", axis=alt.Axis(format="+%", tickCount=5))
-    points = base.mark_point(filled=True, size=50).encode(
+    points = base.mark_point(size=55, strokeWidth=1.5).encode(
         x,
-        shape=alt.Shape("metric:N", sort=metrics, legend=None),
+        shape=look["shape"],
+        fill=look["fill"],
+        fillOpacity=filled,
         tooltip=[
             label_tooltip(),
             alt.Tooltip("metric:N", title="metric"),

@@ -15,6 +15,8 @@ MOST_STEPS = 600
 RUNNING, WAITING = "running", "waiting"
 LEVEL_COLOURS = {RUNNING: BLUE, WAITING: VERMILLION}
 SET_COLOURS = {"fitted on": GREY, "held out": BLUE}
+SAMPLE_COLOURS = {"fitted on": BLUE, "far off, dropped": VERMILLION}
+REQUEST_WORDS = {"preemptions": "preempted in the model"}
 
 
 def thinned_levels(seconds: np.ndarray, levels: Mapping[str, np.ndarray], end: float) -> list[dict[str, Any]]:
@@ -95,8 +97,26 @@ def preemption_chart(rows: Sequence[Mapping[str, Any]], *, end: float) -> alt.Ch
     )
 
 
-def match_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.LayerChart | alt.FacetChart:
-    """Draw what was predicted of each request against what was measured; the line is a perfect match."""
+def match_chart(
+    rows: Sequence[Mapping[str, Any]],
+    title: str,
+    *,
+    colours: Mapping[str, str] = SET_COLOURS,
+    also: Mapping[str, str] = REQUEST_WORDS,
+) -> alt.LayerChart | alt.FacetChart:
+    """Draw what was predicted of each row against what was measured; the line is a perfect match.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        With ``measured``, ``predicted``, ``request`` (the row's number), ``set`` and what `also` names.
+    title : str
+        What was measured, with its unit.
+    colours : mapping of str to str
+        The sets and their colours.
+    also : mapping of str to str
+        More numbers of a row for its tooltip, and their words.
+    """
     values = [float(row[side]) for row in rows for side in ("measured", "predicted")]
     ends = [min(values), max(values)]
     scale = alt.Scale(domain=ends, nice=True, zero=False)
@@ -111,20 +131,20 @@ def match_chart(rows: Sequence[Mapping[str, Any]], title: str) -> alt.LayerChart
         .encode(
             alt.X("measured:Q", title=f"measured {title}", scale=scale),
             alt.Y("predicted:Q", title=f"predicted {title}", scale=scale),
-            alt.Color("set:N", scale=_sets(), legend=None),
+            alt.Color("set:N", scale=_sets(colours), legend=None),
             tooltip=[
                 alt.Tooltip("request:Q", title="row"),
                 alt.Tooltip("measured:Q", format=",.2f"),
                 alt.Tooltip("predicted:Q", format=",.2f"),
-                alt.Tooltip("preemptions:Q", title="preempted in the model"),
+                *(alt.Tooltip(f"{name}:Q", title=words) for name, words in also.items()),
             ],
         )
     )
     return alt.layer(line, points).properties(width=WIDTH, height=HEIGHT)
 
 
-def _sets() -> alt.Scale:
-    return alt.Scale(domain=list(SET_COLOURS), range=list(SET_COLOURS.values()))
+def _sets(colours: Mapping[str, str]) -> alt.Scale:
+    return alt.Scale(domain=list(colours), range=list(colours.values()))
 
 
 def _time(end: float) -> alt.X:

@@ -9,24 +9,23 @@ import altair as alt
 
 from ..results.words import axis_words, metric_title, short_label
 from .links import brushing, inline, listening, picking, shade
+from .marks import Marks
 from .style import (
     BLUE,
-    CATEGORIES,
     GREY,
     HEIGHT,
-    POINT_SCHEME,
-    SHAPES,
     WIDTH,
-    distinct,
     field,
     interval_tooltips,
-    ordinal_scale,
     plain_value,
 )
 
+# No setting looks like the baseline.
+_STAR = "M-1,0L1,0M0,-1L0,1M-.7,-.7L.7,.7M-.7,.7L.7,-.7"
+
 
 def frontier_rows(
-    rows: Sequence[Mapping[str, Any]], throughput: str, ess: str, axes: Sequence[str]
+    rows: Sequence[Mapping[str, Any]], throughput: str, ess: str, axes: Sequence[str], marks: Marks
 ) -> list[dict[str, Any]]:
     """Return the rows of a frontier as the chart takes them; cells without a value are left out.
 
@@ -37,6 +36,8 @@ def frontier_rows(
     throughput, ess : str
         The two metrics.
     axes : sequence of str
+    marks : Marks
+        Which knows the axes whose values are words.
     """
     found = []
     for row in rows:
@@ -55,7 +56,7 @@ def frontier_rows(
                 "update": plain_value(row["seconds_per_update"]),
                 "batch": plain_value(row["rollouts_per_batch"]),
                 "on_frontier": bool(row["on_frontier"]),
-                **{field(name): plain_value(row[name]) for name in axes},
+                **{field(name): marks.value(name, row[name]) for name in axes},
             }
         )  # fmt: skip
     return found
@@ -67,6 +68,8 @@ def frontier_chart(
     throughput: str,
     ess: str,
     axes: Sequence[str],
+    marks: Marks,
+    joined: bool = True,
     baseline: Mapping[str, Any] | None = None,
     confidence: float = 0.95,
     linked: bool = False,
@@ -77,12 +80,16 @@ def frontier_chart(
     ----------
     rows : sequence of mappings
         As :func:`frontier_rows` gives.
+    marks : Marks
+        Colours and shapes of the cells.
+    joined : bool
+        Draw the line through the frontier.
     baseline : mapping, optional
         The sequential baseline's means, by metric.
     confidence : float
         Of the intervals, for the tooltips.
     linked : bool
-        Add a brush, and the parameter that other charts set to highlight cells.
+        Add a brush, and the parameter that other charts set to highlight cells; the page writes the legend.
     """
     data = inline(rows)
     x = alt.X(
@@ -92,7 +99,8 @@ def frontier_chart(
         scale=alt.Scale(zero=False, padding=12, nice=False),
     )
     y = alt.Y("y:Q", title=metric_title(throughput), scale=alt.Scale(zero=False, padding=12))
-    colour, shape = _series(rows, axes)
+    look = marks.encodings(legend=not linked)
+    colour = {name: channel for name, channel in look.items() if name == "color"}
     line = (
         alt.Chart(data)
         .transform_filter("datum.on_frontier")
@@ -112,41 +120,13 @@ def frontier_chart(
         "size": alt.condition("datum.on_frontier", alt.value(90), alt.value(38)),
         "tooltip": _tooltips(axes, throughput, ess, confidence),
     }
-    if colour is not None:
-        encodings["color"] = colour
-        bars, spans = bars.encode(color=colour), spans.encode(color=colour)
-    if shape is not None:
-        encodings["shape"] = shape
-    points = points.encode(x, y, **encodings)
+    bars, spans = bars.encode(**colour), spans.encode(**colour)
+    points = points.encode(x, y, **encodings, **look)
     points = picking(brushing(points, linked), linked)
-    layers = [line, bars.encode(opacity=faded), spans.encode(opacity=faded), points]
+    layers = [*([line] if joined else []), bars.encode(opacity=faded), spans.encode(opacity=faded), points]
     layers += _baseline_layers(baseline, throughput, ess, x, y)
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     return listening(chart, linked)
-
-
-def _series(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> tuple[Any, Any]:
-    """Choose the two axes that get a colour and a shape of their own: those that most readers look for."""
-    values = {name: distinct(rows, field(name)) for name in axes}
-    wanted = [name for name in ("max_lag", "sync_cadence", "queue_cap") if name in axes]
-    wanted += [name for name in axes if name not in wanted]
-    several = [name for name in wanted if len(values[name]) > 1]
-    colour = shape = None
-    if several:
-        name = several[0]
-        title = alt.Legend(title=axis_words(name).phrase)
-        colour = (
-            alt.Color(f"{field(name)}:O", legend=title, scale=ordinal_scale(values[name]))
-            if len(values[name]) <= 12
-            else alt.Color(f"{field(name)}:Q", legend=title, scale=alt.Scale(scheme=POINT_SCHEME))
-        )
-    for name in several[1:]:
-        if len(values[name]) <= len(SHAPES):
-            legend = alt.Legend(title=axis_words(name).phrase, symbolFillColor=GREY, symbolStrokeWidth=0)
-            scale = alt.Scale(domain=values[name], range=SHAPES[: len(values[name])])
-            shape = alt.Shape(f"{field(name)}:N", legend=legend, scale=scale)
-            break
-    return colour, shape
 
 
 def _tooltips(axes: Sequence[str], throughput: str, ess: str, confidence: float) -> list[alt.Tooltip]:
@@ -167,8 +147,6 @@ def _baseline_layers(
         return []
     value = {"x": plain_value(baseline[ess]), "y": plain_value(baseline[throughput]), "text": "sequential"}
     data = inline([value])
-    mark = alt.Chart(data).mark_point(
-        shape="diamond", size=110, strokeWidth=2, opacity=1, color=CATEGORIES[1]
-    )
+    mark = alt.Chart(data).mark_point(shape=_STAR, size=260, strokeWidth=1.8, opacity=1, color=GREY)
     text = alt.Chart(data).mark_text(align="right", dx=-10, fontSize=11, color=GREY)
     return [mark.encode(x, y), text.encode(x, y, alt.Text("text:N"))]

@@ -70,8 +70,8 @@ def heatmap_chart(
         A click picks a cell, and the parameter that other charts set highlights cells.
     """
     low, high = domain
-    columns = distinct(rows, x)
-    lines: list[Any] = distinct(rows, y) if y is not None else [None]
+    columns = distinct([row[x] for row in rows])
+    lines: list[Any] = distinct([row[y] for row in rows]) if y is not None else [None]
     form = number_format(metric, [low, high])
     shown = [name for name in (x, y) if name is not None]
     data = inline(tile_rows(rows, metric, x, y))

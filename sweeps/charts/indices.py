@@ -21,7 +21,7 @@ INDEX_COLOURS = {
 
 def indices_chart(
     rows: Sequence[Mapping[str, Any]], *, method: str, metric: str, units: str, legend: bool = True
-) -> alt.LayerChart:
+) -> alt.LayerChart | alt.FacetChart:
     """Draw the indices of one metric.
 
     Parameters
@@ -31,7 +31,7 @@ def indices_chart(
     method : {"sobol", "morris"}
     metric, units : str
     legend : bool
-        A page has a legend of its own.
+        With legend and title; a page has its own.
     """
     sobol = method == "sobol"
     kinds = _SOBOL if sobol else _MORRIS
@@ -48,7 +48,7 @@ def indices_chart(
     ]
     names = [row["axis"] for row in rows]
     words = [text for _, text, _ in kinds]
-    title = f"share of the variance of {metric}" if sobol else f"change of {metric} ({units})"
+    title = "share of the variance" if sobol else f"change, {units}"
     base = alt.Chart(inline(data)).encode(
         alt.Y("axis:N", title=None, sort=names, axis=alt.Axis(labelLimit=200, ticks=False, domain=False)),
         alt.YOffset("index:N", sort=words),
@@ -71,4 +71,6 @@ def indices_chart(
         ],
     )
     ends = base.mark_rule(strokeWidth=1.5).encode(alt.X("low:Q"), alt.X2("high:Q"), color=alt.value(GREY))
-    return alt.layer(bars, ends).properties(width=WIDTH, height=ROW * len(names) + 10)
+    chart = alt.layer(bars, ends).properties(width=WIDTH, height=ROW * len(names) + 10)
+    # On a page the figure's own title names the metric.
+    return chart.properties(title=f"What moves {metric.replace('_', ' ')}") if legend else chart

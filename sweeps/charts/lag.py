@@ -8,10 +8,13 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from ...kernels.intervals import intervals_of_pieces
+from ..results.lag_shares import lag_shares
 from .links import inline, listening, shade
-from .style import CATEGORIES, HEIGHT, SHAPES, WIDTH, interval_tooltips, label_tooltip, plain_value
+from .marks import Mark, by_label, told_apart
+from .style import HEIGHT, WIDTH, interval_tooltips, label_tooltip, plain_value
 
-MOST_CELLS = len(CATEGORIES)
+MOST_CELLS = 6
 _MOST_BINS = 13
 
 
@@ -26,13 +29,22 @@ def lag_rows(counts: np.ndarray, cell: int, label: str, confidence: float = 0.95
     label : str
     confidence : float
     """
-    from ...kernels.intervals import mean_interval
+    shares = lag_shares(counts)
+    return interval_rows(*intervals_of_pieces(lambda: [shares], confidence), cell, label)
 
-    totals = counts.sum(axis=-1)
-    shares = counts[totals > 0] / totals[totals > 0, None]
-    if not len(shares):
+
+def interval_rows(mean: np.ndarray, half: np.ndarray, cell: int, label: str) -> list[dict[str, Any]]:
+    """Turn a cell's mean shares and their half widths into rows, up to the largest lag that was seen.
+
+    Parameters
+    ----------
+    mean, half : ndarray of float64, shape (65,)
+        NaN where no seed trained a rollout: then there are no rows.
+    cell : int
+    label : str
+    """
+    if np.isnan(mean).all():
         return []
-    mean, half = mean_interval(np.moveaxis(shares, 0, -1), confidence)
     half = np.nan_to_num(half)  # one seed has no interval
     low, high = np.maximum(0.0, mean - half), np.minimum(1.0, mean + half)
     return [
@@ -49,7 +61,11 @@ def lag_rows(counts: np.ndarray, cell: int, label: str, confidence: float = 0.95
 
 
 def lag_chart(
-    rows: Sequence[Mapping[str, Any]], *, confidence: float = 0.95, linked: bool = False
+    rows: Sequence[Mapping[str, Any]],
+    marks: Mapping[str, Mark],
+    *,
+    confidence: float = 0.95,
+    linked: bool = False,
 ) -> alt.LayerChart:
     """Draw the shares: a line and points a cell, a bar for each interval.
 
@@ -57,8 +73,10 @@ def lag_chart(
     ----------
     rows : sequence of mappings
         As :func:`lag_rows` gives, of at most six cells.
+    marks : mapping of str to Mark
+        The colour and shape of each label.
     linked : bool
-        Add the parameter that other charts set to highlight cells.
+        Add the parameter that other charts set to highlight cells; the page writes the legend.
     """
     labels = list(dict.fromkeys(row["label"] for row in rows))
     used = sorted({row["lag"] for row in rows})
@@ -67,24 +85,18 @@ def lag_chart(
         "lag:Q", title="lag when trained, versions", axis=_whole_ticks(used), scale=alt.Scale(nice=False)
     )
     y = alt.Y("share:Q", title="share of trained rollouts", axis=alt.Axis(format="%"))
-    limit = alt.Undefined if linked else 320  # a page sets its own
-    legend = alt.Legend(orient="top", columns=1, labelLimit=limit)
-    colour = alt.Color(
-        "label:N", title=None, sort=labels, legend=legend,
-        scale=alt.Scale(domain=labels, range=CATEGORIES[: len(labels)]),
-    )  # fmt: skip
-    shape = alt.Shape(
-        "label:N", title=None, sort=labels, legend=legend,
-        scale=alt.Scale(domain=labels, range=SHAPES[: len(labels)]),
-    )  # fmt: skip
-    base = alt.Chart(data).encode(x, color=colour, opacity=shade(linked))
+    look = by_label(told_apart({label: marks[label] for label in labels}), dashes=True)
+    legend = None if linked else alt.Legend(orient="top", columns=1, labelLimit=320)
+    for name in ("color", "shape", "strokeDash"):
+        look[name].legend = legend
+    base = alt.Chart(data).encode(x, color=look["color"], opacity=shade(linked))
     return listening(
         alt.layer(
-            base.mark_line(strokeWidth=1.5).encode(y),
+            base.mark_line(strokeWidth=1.5).encode(y, strokeDash=look["strokeDash"]),
             base.mark_rule(strokeWidth=1.5).encode(alt.Y("low:Q"), alt.Y2("high:Q")),
             base.mark_point(filled=True, size=55).encode(
                 y,
-                shape=shape,
+                shape=look["shape"],
                 tooltip=[
                     label_tooltip(),
                     alt.Tooltip("lag:Q", title="lag"),

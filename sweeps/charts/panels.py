@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from ..results.cells import axis_names, cell_coordinates, cell_values
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import number
 from ..results.words import axis_words, describe_settings
+from .gists import heatmap_gist
 
 if TYPE_CHECKING:
     import altair
@@ -69,6 +71,10 @@ class Panel:
             linked=linked,
         )
 
+    def gist(self, metric: str) -> str:
+        """Say what the heatmap of a metric shows."""
+        return heatmap_gist(self.rows, metric, self.x, self.y, self.title)
+
     def chart_rows(self, metric: str) -> list[dict[str, Any]]:
         """Return the rows that the chart of a metric has."""
         from .heatmap import tile_rows
@@ -109,9 +115,9 @@ def heatmap_panels(
         raise ConfigError(
             "dataset", "must be a grid", dict(ds.sizes), "Use plot_frontier for points, or xarray."
         )
-    x, y, facet = _chosen(axes, x, y, facet)
-    cells, columns = cell_coordinates(ds)
     chosen = mapping_of("at", at, "Give a value of each axis that is not shown.")
+    x, y, facet = _chosen(axes, x, y, facet, chosen)
+    cells, columns = cell_coordinates(ds)
     figures = {metric: mean_interval(cell_values(ds, metric), confidence) for metric in metrics}
     kept, where = _slice(columns, [n for n in axes if n not in (x, y, facet)], chosen, figures[metrics[0]][0])
     kept &= _thinned(columns[x]) & (_thinned(columns[y]) if y is not None else True)
@@ -144,8 +150,9 @@ def _row(
 
 
 def _chosen(
-    axes: Sequence[str], x: str | None, y: str | None, facet: str | None
+    axes: Sequence[str], x: str | None, y: str | None, facet: str | None, at: Mapping[str, Any]
 ) -> tuple[str, str | None, str | None]:
+    """Choose the axes that are shown: those that are named, then others that do not stand at a value."""
     given = [name for name in (x, y, facet) if name is not None]
     for name in given:
         if not isinstance(name, str) or name not in axes:
@@ -154,12 +161,13 @@ def _chosen(
     if len(set(given)) < len(given):
         raise ConfigError("axis", "must be used once", given, "Give x, y and facet different axes.")
     free = [name for name in _PREFERRED if name in axes] + [name for name in axes if name not in _PREFERRED]
-    free = [name for name in free if name not in given]
+    free = [name for name in free if name not in given and name not in at]
     chosen: list[str | None] = []
     for wanted in (x, y, facet):
         chosen.append(wanted if wanted is not None else free.pop(0) if free else None)
     first, second, third = chosen
-    assert first is not None  # a grid has an axis
+    if first is None:
+        raise ConfigError("at", "must leave an axis to show", dict(at), "Leave one out.")
     return first, second, third
 
 
@@ -170,17 +178,36 @@ def _slice(
     unknown = [name for name in at if name not in others]
     if unknown:
         hint = nearest(unknown[0], others) or f"Axes that are not shown: {', '.join(others) or 'none'}."
+        hint = f"It is x, y or facet here: leave it out of one. {hint}" if unknown[0] in columns else hint
         raise ConfigError("at", "must name axes that are not shown", unknown[0], hint)
     best = int(np.nanargmax(mean)) if np.isfinite(mean).any() else 0
     settings = {name: at.get(name, columns[name][best].item()) for name in others}
     kept = np.ones(len(mean), bool)
     for name, value in settings.items():
-        kept &= columns[name] == (value if is_number(value) or isinstance(value, str) else np.nan)
+        kept &= _at(columns[name], value)
         if not kept.any():
             raise ConfigError(
                 f"at.{name}", "must be a value of the axis", value, "See ds.coords for its values."
             )
     return kept, f"at {describe_settings(settings)}" if settings else ""
+
+
+def _at(column: np.ndarray, value: Any) -> np.ndarray:
+    """Tell which cells stand at a value; of an axis that mixes numbers with none the values are labels."""
+    if column.dtype.kind == "U" and (value is None or is_number(value)):
+        same = [_number_of(label) == (math.inf if value is None else value) for label in column.tolist()]
+        return np.array(same, bool)
+    return np.asarray(column == (value if is_number(value) or isinstance(value, str) else np.nan))
+
+
+def _number_of(label: str) -> float:
+    """Return the number that a label stands for, NaN where it is a word."""
+    if label == "none":
+        return math.inf
+    try:
+        return float(label)
+    except ValueError:
+        return math.nan
 
 
 def _thinned(column: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ lightness grows evenly. Charts name no text colour: the place where they stand g
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import altair as alt
@@ -21,9 +21,15 @@ CATEGORIES = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY]
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
 WIDTH, HEIGHT = 520, 320
 FADED = 0.12
-# Neither end of viridis shows as a small point on both light and dark; a dark page takes the other part.
-POINT_SCHEME = {"name": "viridis", "extent": [0.0, 0.85]}
 TILE_SCHEME: Literal["viridis"] = "viridis"
+# Viridis (Smith and van der Walt, Matplotlib 2.0) at tenths, for points: those whose colours a chart lists.
+VIRIDIS = [
+    "#440154", "#482475", "#414487", "#355F8D", "#2A788E", "#21918C", "#22A884", "#44BF70", "#7AD151",
+    "#BDDF26", "#FDE725",
+]  # fmt: skip
+# Neither end of viridis shows as a small point on both light and dark; a dark page takes the other part.
+_LIGHT_PART, _DARK_PART, _STEPS = (0.0, 0.85), (0.3, 1.0), 60
+BLUE_ON_DARK = "#2F8AD8"
 ON_DARK, ON_LIGHT = "#ffffff", "#111111"  # text in tiles
 
 # What is useful first, in one colour everywhere; then the reasons for losing time.
@@ -102,17 +108,62 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """Return a column's values once each: numbers by size, others as they come."""
-    values = list(dict.fromkeys(row[name] for row in rows))
-    return sorted(values) if all(isinstance(value, int | float) for value in values) else values
+def axis_value(value: Any) -> Any:
+    """Return an axis's value as charts have it: a plain number or a text, ``none`` for infinity.
+
+    Examples
+    --------
+    >>> axis_value(float("inf")), axis_value(0.25), axis_value("fifo")
+    ('none', 0.25, 'fifo')
+    """
+    if isinstance(value, float) and math.isinf(value):
+        return "none"
+    return plain_value(value)
 
 
-def ordinal_scale(values: Sequence[Any]) -> alt.Scale:
-    """Choose colours for the values of an axis: categories while they are few, else viridis."""
-    if len(values) <= len(CATEGORIES):
-        return alt.Scale(domain=list(values), range=CATEGORIES[: len(values)])
-    return alt.Scale(domain=list(values), scheme=POINT_SCHEME)
+def distinct(values: Sequence[Any]) -> list[Any]:
+    """Return values once each: numbers by size, then others as they come.
+
+    Examples
+    --------
+    >>> distinct([4, "none", 1, 4])
+    [1, 4, 'none']
+    """
+    found = list(dict.fromkeys(values))
+    numbers = [value for value in found if isinstance(value, int | float)]
+    return sorted(numbers) + [value for value in found if not isinstance(value, int | float)]
+
+
+def _viridis(share: float) -> str:
+    place = share * (len(VIRIDIS) - 1)
+    first = min(int(place), len(VIRIDIS) - 2)
+    pairs = [[int(VIRIDIS[k][at : at + 2], 16) for at in (1, 3, 5)] for k in (first, first + 1)]
+    mixed = [round(one + (other - one) * (place - first)) for one, other in zip(*pairs)]
+    return "#" + "".join(f"{channel:02X}" for channel in mixed)
+
+
+def _part(ends: tuple[float, float]) -> list[str]:
+    return [_viridis(ends[0] + (ends[1] - ends[0]) * k / _STEPS) for k in range(_STEPS + 1)]
+
+
+_AMOUNTS = _part(_LIGHT_PART)
+ON_DARK_PAGES = dict(zip(_AMOUNTS, _part(_DARK_PART))) | {BLUE: BLUE_ON_DARK}
+
+
+def scale_colour(share: float) -> str:
+    """Return the colour of an amount between the smallest, 0, and the largest, 1."""
+    return _AMOUNTS[round(min(1.0, max(0.0, share)) * _STEPS)]
+
+
+def on_dark(colour: str) -> str:
+    """Return what stands for a colour on a dark page.
+
+    Examples
+    --------
+    >>> on_dark(VERMILLION), on_dark(scale_colour(0.0))
+    ('#D55E00', '#355F8D')
+    """
+    return ON_DARK_PAGES.get(colour, colour)
 
 
 def label_tooltip() -> alt.Tooltip:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .failures import Stopped
 from .store_argument import store_argument
 
@@ -32,7 +32,7 @@ def command(store: Path, as_json: bool, quiet: bool) -> int:
         except Cancelled:
             raise Stopped("stopped; the store is as it was", stop.exit_code) from None
     if as_json:
-        click.echo(json_text({"store": str(store), "units_before": before, "units": after}))
+        click.echo(json_document("compact", {"store": str(store), "units_before": before, "units": after}))
     else:
         click.echo(
             f"{store}: {before:,} units, {after:,} now"

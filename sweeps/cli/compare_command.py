@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .config_flags import config_options, written_value
 from .failures import Stopped
 from .option_groups import OPTION_MARK, GroupedCommand, Themes
@@ -148,4 +148,4 @@ def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -
         "drift_per_version": drift,
         "systems": [{**row, "config": system.config.to_dict()} for row, system in zip(rows, compared)],
     }
-    click.echo(json_text(facts, indent=1))
+    click.echo(json_document("compare", facts, indent=1))

@@ -160,7 +160,7 @@ def preset_from_flags(name: str | None, knobs: tuple[str, ...]) -> dict[str, Any
         if not equals:
             raise ConfigError("--knob", "must read NAME=VALUE", text, "Write --knob window=2.")
         read = read_scalar(value.strip())
-        fields[knob.strip()] = None if read == "none" else read
+        fields[knob.strip().replace("-", "_")] = None if read == "none" else read
     return fields
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 
 if TYPE_CHECKING:
     from ..checkpoint.drill import RecoveryDrill, ResumeReport
@@ -31,7 +31,7 @@ def command(seed: int, before: int, after: int, as_json: bool) -> int:
 
     drill = recovery_drill(seed=seed, before=before, after=after)
     if as_json:
-        click.echo(json_text(_document(drill, seed, before, after), indent=1))
+        click.echo(json_document("drill", _document(drill, seed, before, after), indent=1))
     else:
         _print_table(drill, seed, before, after)
     return 0 if drill.all_caught else 1

@@ -1,8 +1,8 @@
 """How a command fails: which errors are reports and not defects, their exit codes, and what is said of them.
 
 The sentence goes to stderr. A command that was called with ``--json`` prints the same as data on stdout, one
-document: ``{"error": {"kind", "exit_code", "message", "findings"}}``, a finding being ``{"field", "rule",
-"value", "way_out"}``.
+document: ``{"schema", "error": {"kind", "exit_code", "message", "findings"}}``, a finding being ``{"field",
+"rule", "value", "way_out"}``.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def failure_of(error: BaseException) -> Failure | None:
         return _failure("OSError", 2, _about_file(error))
     if isinstance(error, MemoryError):
         way_out = "Ask for fewer runs, rows or tokens."
-        return _failure("MemoryError", 1, Finding("memory", "must hold what was asked for", way_out=way_out))
+        return _failure("MemoryError", 3, Finding("memory", "must hold what was asked for", way_out=way_out))
     if isinstance(error, RecursionError):
         return _failure(
             "RecursionError", 2, Finding("input", "must not be nested this deeply", way_out="Flatten it.")
@@ -138,10 +138,10 @@ def tell(error: BaseException, failure: Failure, arguments: Sequence[str]) -> No
     elif not isinstance(error, click.exceptions.Abort):  # of which click has ended the line already
         click.echo(f"error: {failure.message}", err=True)
     if wants_json(arguments):
-        from ..json_text import json_text
+        from ..json_text import json_document
 
         with contextlib.suppress(OSError):  # it may be stdout that failed
-            click.echo(json_text(failure.document()))
+            click.echo(json_document("error", failure.document()))
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

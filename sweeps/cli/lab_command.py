@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 
 if TYPE_CHECKING:
     from ..lab.model import Section
@@ -50,7 +50,7 @@ def command(profile: str, output: Path | None, as_json: bool) -> None:
             _print_section(section)
     page = write_lab(folder, profile, sections)
     if as_json:
-        click.echo(json_text(_document(profile, folder, sections), indent=1))
+        click.echo(json_document("lab", _document(profile, folder, sections), indent=1))
     else:
         click.echo(f"\nPage, plots and tables: {page}")
     click.echo(f"{len(sections)} sections in {time.perf_counter() - started:.1f} s", err=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 
 
 @click.command("presets", context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,10 +19,10 @@ def command(name: str | None, as_json: bool) -> int:
 
     if name is None:
         rows = [summary(preset) for preset in all_presets().values()]
-        click.echo(json_text(rows, indent=1) if as_json else _list(rows))
+        click.echo(json_document("presets", {"presets": rows}, indent=1) if as_json else _list(rows))
         return 0
     preset = find_preset(name)
-    click.echo(json_text(details(preset), indent=1) if as_json else _explained(preset))
+    click.echo(json_document("preset", details(preset), indent=1) if as_json else _explained(preset))
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .store_argument import store_argument
 
 
@@ -44,7 +44,7 @@ def command(
     which command would settle what the store cannot.
     """
     from ..recommend.recommend import recommend
-    from ..recommend.table import scenario_axes
+    from ..results.scenarios import scenario_axes
     from ..store.store import open_sweep
 
     dataset = open_sweep(store)
@@ -58,5 +58,5 @@ def command(
         confidence=confidence,
         store=store,
     )
-    click.echo(json_text(result.to_dict()) if as_json else str(result))
+    click.echo(json_document("recommend", result.to_dict()) if as_json else str(result))
     return 0 if result.cell is not None else 1

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import click
 
-from ..json_text import json_text
+from ...kernels.errors import ConfigError
+from ..json_text import json_document
 from .config_flags import (
     axes_from_flags,
     changes_from_flags,
@@ -19,6 +20,7 @@ from .config_flags import (
 from .custom_argument import custom_option, read_custom
 from .failures import Stopped
 from .option_groups import GroupedCommand, Themes
+from .parts_table import print_parts
 from .shared import INTERRUPTED_NOTE, executor_of, print_result, program, this_command
 from .spec_arguments import spec_from_arguments
 
@@ -26,10 +28,10 @@ from .spec_arguments import spec_from_arguments
 class _RunCommand(GroupedCommand):
     themes: ClassVar[Themes] = {
         "What is swept": (
-            "axis", "preset", "knobs", "seeds", "where", "until", "baseline", "windows", "custom",
+            "axis", "preset", "knobs", "seeds", "where", "until", "refine", "baseline", "windows", "custom",
         ),
         "What is kept, and where": ("name", "results", "store", "tables", "masks"),
-        "How it runs": ("threads", "executor", "dask", "runs_per_unit", "dry_run"),
+        "How it runs": ("threads", "executor", "dask", "task", "runs_per_unit", "dry_run"),
         "Going on with a store": ("retry_failed", "fail_fast", "rerun"),
         "Output": ("as_json", "quiet", "help"),
     }  # fmt: skip
@@ -92,6 +94,7 @@ class _RunCommand(GroupedCommand):
 )
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--runs-per-unit", type=click.IntRange(min=1), help="Runs of a unit of work, for a new store.")
+@click.option("--task", metavar="K/N", help="Run the share of task K of N into a part of its own; see merge.")
 @custom_option
 @click.option("--retry-failed", is_flag=True, help="Run failed runs again.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
@@ -122,14 +125,31 @@ def command(spec: str | None, **options: Any) -> int:
         from ..custom.custom import remember
 
         sweep = sweep.replace(custom=remember(custom))
+    task = None
+    if options["task"] is not None:
+        from ..store.tasks import read_task
+
+        _refuse_beside_task(options)
+        task = read_task(options["task"])
     folder = options["store"] or store_folder(sweep, options["results"])
     if options["dry_run"]:
         from ..sweep.dry_run import dry_run_report
 
         report = dry_run_report(sweep, folder, options["runs_per_unit"])
-        click.echo(json_text(report.facts) if options["as_json"] else report.text)
+        click.echo(json_document("dry-run", report.facts) if options["as_json"] else report.text)
         return 0
-    return _run(sweep, folder, options)
+    return _run(sweep, folder, options, task)
+
+
+def _refuse_beside_task(options: dict[str, Any]) -> None:
+    ways_out = {
+        "refine": "Merge first, then give --refine.",
+        "dry_run": "Leave --task out: it tells of all tasks together.",
+    }
+    for name, way_out in ways_out.items():
+        if options[name]:
+            flag = f"--{name.replace('_', '-')}"
+            raise ConfigError("--task", f"cannot be given with {flag}", options["task"], way_out)
 
 
 def _name_cost(sweep: Any, folder: Path, options: dict[str, Any], progress: Any) -> None:
@@ -144,7 +164,7 @@ def _name_cost(sweep: Any, folder: Path, options: dict[str, Any], progress: Any)
         progress.note(cost)
 
 
-def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
+def _run(sweep: Any, folder: Path, options: dict[str, Any], task: Any) -> int:
     from ..execute.progress import progress_for_terminal
     from ..runs.many import Cancelled
     from ..store.folder_content import content_of_folder
@@ -155,8 +175,9 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
     progress = progress_for_terminal(quiet=options["quiet"])
     with stop_at_safe_point() as stop:
         try:
-            progress.note(f"store: {folder}")
-            _name_cost(sweep, folder, options, progress)
+            progress.note(f"store: {folder}" if task is None else f"part {task.name} of store: {folder}")
+            if task is None:
+                _name_cost(sweep, folder, options, progress)
             # Rules of Python hold a lock that threads share, so each thread gets a process.
             name = "processes" if sweep.custom and options["executor"] == "threads" else options["executor"]
             with executor_of(name, options["dask"], options["threads"]) as executor:
@@ -170,6 +191,7 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
                     unit_runs=options["runs_per_unit"],
                     retry_failed=options["retry_failed"],
                     fail_fast=options["fail_fast"],
+                    task=task,
                 )
                 if options["refine"]:
                     first = partial(run, rerun=True) if options["rerun"] else run
@@ -183,6 +205,8 @@ def _run(sweep: Any, folder: Path, options: dict[str, Any]) -> int:
         except StopAtFailure:
             note = f"a run failed; what is finished is kept. To go on:\n  {this_command()}"
             raise Stopped(note, 1) from None
+    if task is not None:
+        return print_parts(folder, as_json=options["as_json"], only=task.name)
     content = content_of_folder(folder) if options["as_json"] else ""
     code = print_result(dataset, folder, as_json=options["as_json"], content=content)
     progress.note(f"store: {folder}\nto look at it: {shlex.join([program(), 'report', str(folder)])}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ...kernels.errors import ConfigError
-from ..json_text import json_text
+from ..json_text import json_document
 from .config_flags import axes_from_flags, changes_from_flags, config_options, preset_from_flags
 from .failures import Stopped
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
@@ -125,7 +125,7 @@ def _run(base: Any, axes: dict[str, Any], constraints: Any, name: str, options: 
                 )
         except Cancelled:
             raise Stopped(f"{INTERRUPTED_NOTE}\n  {this_command()}", stop.exit_code) from None
-    click.echo(json_text(result.to_dict()) if options["as_json"] else str(result))
+    click.echo(json_document("search", result.to_dict()) if options["as_json"] else str(result))
     return 0 if result.decided else 1
 
 

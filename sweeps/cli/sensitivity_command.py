@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .config_flags import axes_from_flags, changes_from_flags, config_options, preset_from_flags
 from .failures import Stopped
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
@@ -105,5 +105,5 @@ def command(spec: str | None, page: Path | None, **options: Any) -> int:
 
         write_sensitivity_page(found, page, line=this_command())
         click.echo(f"page written to {page}", err=True)
-    click.echo(json_text(found.to_dict()) if options["as_json"] else str(found))
+    click.echo(json_document("sensitivity", found.to_dict()) if options["as_json"] else str(found))
     return 0

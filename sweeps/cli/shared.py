@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from ..results.cells import not_recorded, not_recorded_note
 from ..results.words import cut_note
 from ..runs.diagnosis import too_short_for_an_update
@@ -89,11 +89,12 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
             "runs": counts,
             "drift_per_version": found.drift_per_version,
             "baseline": found.baseline or None,
+            "scenarios": [{"values": values, "baseline": beside} for values, beside in found.scenarios],
             "cells": list(found.frame.iter_rows(named=True)),
         }
         if lost := not_recorded(dataset):
             facts["not_recorded"] = list(lost)
-        click.echo(json_text(facts))
+        click.echo(json_document("sweep", facts))
     else:
         click.echo(str(found))
         if content:

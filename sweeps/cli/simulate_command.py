@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .config_flags import config_options
 from .option_groups import GroupedCommand, Themes
 from .shared import config_from_options, tell_compiling
@@ -58,5 +58,5 @@ def command(**options: Any) -> int:
         write_frame(getattr(result, f"{name}_frame")(), path, config=json.dumps(config.to_dict()))
         if not options["quiet"]:
             click.echo(f"{name}: {path}", err=True)
-    click.echo(json_text(run_facts(result)) if options["as_json"] else run_text(result))
+    click.echo(json_document("simulate", run_facts(result)) if options["as_json"] else run_text(result))
     return int(progress_status(config, result) != PROGRESSING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,13 +77,34 @@ def _found(source: str) -> Iterator[Path]:
     name = path.name.removesuffix(".toml")
     examples = shipped_examples()
     if name not in examples or not (path.parent == Path() or path.parent.name == "examples"):
-        if path.suffix == ".toml":
-            way_out = "Relative paths start at this folder."
-            raise ConfigError("SPEC", "must be a file that is there", source, way_out)
-        hint = nearest(name, examples) or f"Shipped examples: {', '.join(sorted(examples))}."
-        raise ConfigError("SPEC", "must be a TOML file or a shipped example", source, hint)
+        raise ConfigError("SPEC", *_not_there(path, name, examples))
     with resources.as_file(examples[name]) as file:
         yield file
+
+
+def _not_there(path: Path, name: str, examples: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Say what is wrong with a spec that is no file and no example: rule, value, way out."""
+    shipped = f"Shipped examples: {', '.join(sorted(examples))}."
+    folder = path.parent
+    missing = "must be a file that is there"
+    if path.suffix != ".toml" and path.with_name(f"{path.name}.toml").is_file():
+        return missing, str(path), f"Did you mean '{path}.toml'?"
+    if path.suffix != ".toml" and folder == Path():
+        way_out = nearest(name, examples) or shipped
+        return "must be a TOML file or a shipped example", str(path), way_out
+    if not folder.is_dir():
+        return missing, str(path), f"There is no folder {folder}."
+    others = {one.stem: one.name for one in sorted(folder.glob("*.toml"))}
+    close = get_close_matches(name, others, n=1)
+    if close:
+        return missing, str(path), f"Did you mean {others[close[0]]!r}?"
+    names = ", ".join(list(others.values())[:5])
+    way_out = f"TOML files there: {names}{', …' if len(others) > 5 else ''}." if others else ""
+    return (
+        missing,
+        str(path),
+        way_out or nearest(name, examples) or f"Write it, or name an example. {shipped}",
+    )
 
 
 class Ranges(NamedTuple):

@@ -14,7 +14,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 RESULTS = Path("results")  # where `lagsweep run` puts stores
 _INSIDE = "cells.zarr"  # every store has it
-_UNDER_WAY = (".extending-", ".replaced-", ".building-")
+_UNDER_WAY = (".extending-", ".replaced-", ".building-", ".joining-")
 
 
 def store_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
@@ -49,15 +49,21 @@ def the_store(paths: Sequence[Path]) -> Path | None:
         stores = [path for path in paths if _is_store(path)]
         return _only(stores, " ".join(map(str, paths))) or paths[0]
     (path,) = paths
-    if path.exists() or not path.name:
+    if path.exists() or not path.name or _has_parts(path):
         return path
     folders = [path.parent] if path.parent != Path() else [Path(), RESULTS]
     return _only(_beginning_with(path.name, folders), str(path)) or path
 
 
 def _is_store(path: Path) -> bool:
-    # An extension or a replacement under way leaves folders beside a store for a while.
+    # An extension, a replacement or a merge under way leaves folders beside a store for a while.
     return (path / _INSIDE).is_dir() and not any(mark in path.name for mark in _UNDER_WAY)
+
+
+def _has_parts(path: Path) -> bool:
+    from ..store.tasks import task_folders
+
+    return bool(task_folders(path))
 
 
 def _beginning_with(name: str, folders: Sequence[Path]) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ...kernels.errors import ConfigError
-from ..json_text import json_text
+from ..json_text import json_document
 from .config_flags import config_options
 from .custom_argument import custom_option, read_custom
 from .shared import config_from_options, tell_compiling
@@ -74,7 +74,7 @@ def command(store: Path | None, **options: Any) -> int:
         **about,
         **({"replay": verdict} if verdict else {}),
     }
-    click.echo(json_text(facts) if options["as_json"] else _text(facts, verdict))
+    click.echo(json_document("trace", facts) if options["as_json"] else _text(facts, verdict))
     return 0 if same else 1
 
 

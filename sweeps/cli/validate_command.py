@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 
 if TYPE_CHECKING:
     from ..records.check import RecordReport
@@ -41,7 +41,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     good = all(report.ok(strict=options["strict"]) for report in reports)
     if options["as_json"]:
         document = {"ok": good, "files": [report.as_dict() for report in reports]}
-        click.echo(json_text(document, indent=1))
+        click.echo(json_document("validate", document, indent=1))
     else:
         click.echo("\n\n".join(_as_text(report) for report in reports))
     return 0 if good else 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..json_text import json_text
+from ..json_text import json_document
 from .cell_arguments import read_cell
 from .custom_argument import custom_option, read_custom
 from .failures import Stopped
@@ -80,7 +80,7 @@ def command(
             "findings": [vars(finding) for finding in report.findings],
             **({"repairs": report.repairs} if repair else {}),
         }
-        click.echo(json_text(facts))
+        click.echo(json_document("verify", facts))
     else:
         for finding in report.findings:
             click.echo(str(finding))

@@ -1,4 +1,4 @@
-"""Accelerators by name, shipped with their sources, or a user's own row as a JSON file.
+"""Accelerators by name, shipped with their sources, or a user's own row as a JSON or TOML file.
 
 Peaks and bandwidths are the vendors' figures of one card, dense; memory is what a process sees of it.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import RealNumber, checked, text_of
-from ..user_files import decoded, parse_json, read_bytes
+from ..user_files import decoded, parse_json, parse_toml, read_bytes
 
 _FILE = files("lagsweep.sweeps.engines") / "accelerator_data" / "accelerators.json"
 _POSITIVE = "must be above 0"
@@ -84,7 +84,7 @@ def load_accelerator(name_or_path: str | Path) -> Accelerator:
     Parameters
     ----------
     name_or_path : str or Path
-        A shipped name or alias in any case, or a path to a JSON file with one object.
+        A shipped name or alias in any case, or a path to a JSON or TOML file with one row.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def load_accelerator(name_or_path: str | Path) -> Accelerator:
     >>> load_accelerator("h100").name
     'H100-SXM'
     """
-    way_out = "Name a shipped card, or a JSON file with your own row."
+    way_out = "Name a shipped card, or a JSON or TOML file with your own row."
     text = str(
         name_or_path if isinstance(name_or_path, Path) else text_of("accelerator", name_or_path, way_out)
     )
@@ -105,14 +105,25 @@ def load_accelerator(name_or_path: str | Path) -> Accelerator:
     }
     if text.lower() in known:
         return known[text.lower()]
-    if Path(text).suffix == ".json":
-        content = read_bytes(text, "accelerator", rule="must be readable ({reason})")
-        return accelerator_from(parse_json(decoded(content, "accelerator", text), "accelerator", text), text)
+    if Path(text).suffix in (".json", ".toml"):
+        return accelerator_from(read_row(text, "accelerator"), text)
     names = {name.lower(): name for name in shipped_accelerators()}
     hint = nearest(text.lower(), known)
     close = next((f"Did you mean {card.name!r}?" for low, card in known.items() if repr(low) in hint), "")
     way_out = f"{close} Known are {', '.join(names.values())}; or give a JSON file with your own row.".strip()
     raise ConfigError("accelerator", "must be a known name or a JSON file", text, way_out)
+
+
+def read_row(path: str, field: str) -> Any:
+    """Read a user's own row: a JSON object, or the top of a TOML file.
+
+    Raises
+    ------
+    ConfigError
+        For a file that cannot be read or is neither.
+    """
+    text = decoded(read_bytes(path, field, rule="must be readable ({reason})"), field, path)
+    return parse_toml(text, field, path) if Path(path).suffix == ".toml" else parse_json(text, field, path)
 
 
 def accelerator_from(row: Any, place: str) -> Accelerator:

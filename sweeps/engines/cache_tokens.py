@@ -25,15 +25,27 @@ _SAMPLER_BYTES = 15  # of a word of the vocabulary for each sequence: the sample
 
 @dataclass(frozen=True)
 class CacheTokens:
-    """The sum's result and the range that its parts leave; 0 where weights do not fit."""
+    """The sum's result and the range that its parts leave; 0 where weights do not fit.
+
+    ``left_bytes`` is what the sum leaves to the cache on one rank (negative where memory is missing),
+    ``doubt_bytes`` by how much its parts may be off, and ``bytes_per_token`` what a token takes there.
+    """
 
     tokens: int
     low: int
     high: int
+    left_bytes: float
+    doubt_bytes: float
+    bytes_per_token: float
 
 
 def cache_tokens(
-    deployment: Deployment, *, max_running: int | None = None, utilization: float = UTILIZATION
+    deployment: Deployment,
+    *,
+    max_running: int | None = None,
+    utilization: float = UTILIZATION,
+    reserved_bytes: float = 0.0,
+    context_tokens: float | None = None,
 ) -> CacheTokens:
     """Work out the tokens of context that one engine can hold.
 
@@ -44,6 +56,11 @@ def cache_tokens(
         The engine's limit of sequences; vLLM's default for the card when left out.
     utilization : float
         Share of the card's memory that the engine may take.
+    reserved_bytes : float
+        What others keep on each card while the engine runs, as a trainer that shares it.
+    context_tokens : float, optional
+        Of a usual rollout: layers with windows keep less of longer ones. Left out: one more token of a long
+        context, or a window's where every layer has one.
 
     Examples
     --------
@@ -62,13 +79,17 @@ def cache_tokens(
     if shape.experts is not None:
         activations += 0.5 * GIB
     other = 0.25 * GIB if ranks == 1 else (2.1 if card.has_fast_links else 0.55) * GIB
-    left = card.memory_bytes * utilization - deployment.weight_bytes - activations - other
+    left = card.memory_bytes * utilization - deployment.weight_bytes - activations - other - reserved_bytes
     doubt = (0.4 if ranks == 1 else 1.0) * GIB
+    each = deployment.cache_bytes_per_token
+    if context_tokens is not None:
+        each = deployment.cache_bytes_at(context_tokens)
+    elif not each:
+        each = deployment.cache_bytes_at(shape.sliding_window or 1)
     low, middle, high = (
-        max(0, int((left + part) / deployment.cache_bytes_per_token) // _BLOCK * _BLOCK)
-        for part in (-doubt, 0.0, doubt)
+        max(0, int((left + part) / each) // _BLOCK * _BLOCK) for part in (-doubt, 0.0, doubt)
     )
-    return CacheTokens(middle, low, high)
+    return CacheTokens(middle, low, high, left, doubt, each)
 
 
 def limits_of(

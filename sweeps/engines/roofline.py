@@ -178,6 +178,20 @@ class Deployment:
         )
         return float(longer - long)
 
+    def cache_bytes_at(self, tokens: float) -> float:
+        """Return the bytes of a token in a context of so many on one rank: fewer beyond a window.
+
+        Examples
+        --------
+        >>> one = deployment_of("gpt-oss-20b", "H100")
+        >>> one.cache_bytes_at(100), one.cache_bytes_at(12_800) < 25_000
+        (49152.0, True)
+        """
+        layers = model_kv_layers(self.shape)
+        sizes = {"element_bytes": CACHE_FORMATS[self.cache_format], "tensor_parallel": self.tensor_parallel}
+        whole = max(1, round(tokens))
+        return float(hybrid_kv_cache_bytes(layers, 1, whole, **sizes)) / whole  # type: ignore[arg-type]
+
     @property
     def flops_per_token(self) -> float:
         """Arithmetic of one token on one rank."""

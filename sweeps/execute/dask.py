@@ -21,6 +21,7 @@ from ..runs.many import Cancelled
 from ..runs.status import EXCLUDED
 from ..spec.carried import spec_from_text
 from ..spec.spec import SweepSpec
+from .dask_workers import Workers
 from .plan import Part, plan_parts
 from .progress import Progress
 from .threads import default_threads, run_units
@@ -30,6 +31,7 @@ from .work import UnitArrays, UnitWork, empty_arrays, recording
 WINDOW_PER_WORKER = 4
 ALLOWED_FAILURES = 10  # every unit assigned to a dying worker is suspect, not only the running one
 _POLL_SECONDS = 0.5
+_ANSWER_POLL_SECONDS = 0.1  # while nothing can be sent
 _WORKERS_SECONDS = 2.0  # how often the number of workers is looked at
 LOST_SECONDS = 6.0  # without its scheduler, until a run ends; with the notice of it, under ten
 # What distributed raises, or puts into futures, when the scheduler is gone; by name, as it is an extra.
@@ -89,13 +91,20 @@ def connect(address: str, workers: int | None = None) -> Iterator[Any]:
 
 
 def run_on_cluster(
-    client: Any, submit: Submit, accept: Accept, progress: Progress, cancel: threading.Event
+    client: Any,
+    function: Callable[..., Any],
+    submit: Submit,
+    accept: Accept,
+    progress: Progress,
+    cancel: threading.Event,
 ) -> None:
     """Run units on a cluster; what each gives is accepted as it comes, in the calling process.
 
     Parameters
     ----------
     client : distributed.Client
+    function : callable
+        What a unit calls; workers are asked whether they can load it before they are given any.
     submit : callable
         Given the client, hands it the next unit and gives (future, name of the unit, item); None at the end.
     accept : callable
@@ -111,7 +120,7 @@ def run_on_cluster(
         If the scheduler is gone, or a worker has not the packages of the units.
     """
     lost: list[str] = []
-    for (name, item), result in windowed(client, submit, cancel):
+    for (name, item), result in windowed(client, submit, cancel, Workers(client, function, progress)):
         if not isinstance(result, BaseException):
             accept(item, result)
         elif type(result).__name__ == "KilledWorker":
@@ -189,11 +198,16 @@ def fill_on_cluster(
         _place(arrays, result, part.layout.cells(unit), np.arange(start, stop))
         progress.advance(int((result.status != EXCLUDED).sum()))
 
-    run_on_cluster(client, submit, accept, progress, cancel)
+    run_on_cluster(client, unit_in_memory, submit, accept, progress, cancel)
 
 
-def windowed(client: Any, submit: Submit, cancel: threading.Event) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Keep a bounded window of futures at work; gives (item, result or exception) as they come."""
+def windowed(
+    client: Any, submit: Submit, cancel: threading.Event, workers: Workers | None = None
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Keep a bounded window of futures at work; gives (item, result or exception) as they come.
+
+    Where `workers` is given, nothing is sent until those that are there have answered.
+    """
     from distributed import wait
 
     under_way: dict[Any, tuple[Any, ...]] = {}
@@ -205,8 +219,8 @@ def windowed(client: Any, submit: Submit, cancel: threading.Event) -> Iterator[t
             elif time.monotonic() - seen > LOST_SECONDS:
                 raise _lost_scheduler(client)
             with _told_of_loss(client):
-                if time.monotonic() - asked > _WORKERS_SECONDS:  # a question to the scheduler each time
-                    window = WINDOW_PER_WORKER * max(1, len(client.scheduler_info()["workers"]))
+                if window == 0 or time.monotonic() - asked > _WORKERS_SECONDS:  # asks the scheduler each time
+                    window = WINDOW_PER_WORKER * _count(client, workers, len(under_way))
                     asked = time.monotonic()
                 while more and len(under_way) < window:
                     submitted = submit(client)
@@ -214,10 +228,13 @@ def windowed(client: Any, submit: Submit, cancel: threading.Event) -> Iterator[t
                         more = False
                     else:
                         under_way[submitted[0]] = submitted[1:]
-                if not under_way:
+                if not (more or under_way):
                     return
-                with contextlib.suppress(TimeoutError):
-                    wait(list(under_way), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+                if under_way:
+                    with contextlib.suppress(TimeoutError):
+                        wait(list(under_way), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+                else:
+                    cancel.wait(_ANSWER_POLL_SECONDS)
             if cancel.is_set():
                 raise Cancelled("the sweep was asked to stop")
             for future in [future for future in under_way if future.done()]:
@@ -228,9 +245,16 @@ def windowed(client: Any, submit: Submit, cancel: threading.Event) -> Iterator[t
                 yield item, result
                 future.release()
     finally:
+        if workers is not None:
+            workers.close()
         if not _is_lost(client):
             for future in under_way:
                 future.cancel()
+
+
+def _count(client: Any, workers: Workers | None, sent: int) -> int:
+    """Count the workers that may be given units; where nobody asks them, one at least is hoped for."""
+    return max(1, len(client.scheduler_info()["workers"])) if workers is None else workers.count(sent)
 
 
 def run_here(work: UnitWork) -> None:

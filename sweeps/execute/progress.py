@@ -9,7 +9,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from ...kernels.errors import ConfigError
@@ -170,6 +170,62 @@ class Bar(Counting):
         )
 
 
+class UntilItFails(Progress):
+    """Pass everything on to another observer, until that cannot be written: then it is switched off.
+
+    A terminal that was closed, a full disk under a log, a closed file: the runs go on without a word more.
+
+    Parameters
+    ----------
+    observer : Progress
+    """
+
+    def __init__(self, observer: Progress) -> None:
+        self._observer = observer
+
+    def begin(self, total: int, done: int = 0) -> None:
+        """Pass it on."""
+        with self._switched_off():
+            self._observer.begin(total, done)
+
+    def advance(self, runs: int) -> None:
+        """Pass it on."""
+        with self._switched_off():
+            self._observer.advance(runs)
+
+    def block(self, unit: str, runs: int, seconds: float) -> None:
+        """Pass it on."""
+        with self._switched_off():
+            self._observer.block(unit, runs, seconds)
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        with self._switched_off():
+            self._observer.note(text)
+
+    def failure(self, text: str) -> None:
+        """Pass it on."""
+        with self._switched_off():
+            self._observer.failure(text)
+
+    def end(self) -> None:
+        """Pass it on."""
+        with self._switched_off():
+            self._observer.end()
+
+    @contextlib.contextmanager
+    def _switched_off(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if isinstance(error, ValueError) and "closed file" not in str(error):
+                raise  # of the function itself
+            failed, self._observer = self._observer, Progress()
+            with contextlib.suppress(OSError, ValueError):
+                failed.end()
+            _say(f"progress: cannot be written ({error}); it is switched off, the runs go on")
+
+
 def _say(text: str, stream: TextIO | None = None) -> None:
     """Write one line of talk; a full or vanished stderr must not end a run."""
     with contextlib.suppress(OSError, ValueError):
@@ -195,11 +251,11 @@ def checked_progress(progress: object) -> Progress:
     if progress is None or progress is False:
         return Progress()
     if progress is True:
-        return progress_for_terminal()
+        return UntilItFails(progress_for_terminal())
     if isinstance(progress, Progress):
-        return progress
+        return UntilItFails(progress)
     if callable(progress):
-        return Counting(progress)
+        return UntilItFails(Counting(progress))
     raise ConfigError(
         "progress", "must be a function of (done, total)", progress, "Give True, or a function."
     )

@@ -131,7 +131,10 @@ class UnitWork:
             for table in ("batches", "timeline", "rollouts"):
                 columns = getattr(result, table)
                 if columns:
-                    placed = {"config": cells[columns["config"]], "seed_index": seeds[columns["seed_index"]]}
+                    placed = {
+                        "config": cells.astype(np.int32)[columns["config"]],
+                        "seed_index": seeds.astype(np.int32)[columns["seed_index"]],
+                    }
                     arrays.tables.setdefault(table, []).append(columns | placed)
             self.seconds += seconds
             self.left -= len(cells) * len(seeds)

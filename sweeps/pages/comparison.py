@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..charts.difference import difference_chart
 from ..charts.frontier import frontier_chart, frontier_rows
-from ..charts.lag import lag_chart, lag_rows
+from ..charts.gists import frontier_gist
+from ..charts.lag import lag_rows
+from ..charts.marks import Mark, marks_of, named_marks
 from ..charts.shares import part_rows
 from ..charts.style import plain_value
 from ..compare.rows import SLOT_SHARES, TRAINER_SHARES
@@ -20,7 +21,7 @@ from ..presets.registry import find_preset
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.numbers import formatted
 from ..results.words import CAUSES, METRICS
-from .figures import shares_figure
+from .figures import difference_figure, lag_figure, shares_figure
 from .page import Figure, Table, checked_page, linked_page
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     places = {row["label"]: place for place, row in enumerate(rows)}
     return {
         name: Table(
-            [("system", "text"), *((title, "") for title in titles)],
+            [("system", "text whole"), *((title, "") for title in titles)],
             lines,
             [places[line[0]] for line in lines],
         )
@@ -129,9 +130,10 @@ def _source(system: System) -> dict[str, Any]:
 
 
 def _figures(ds: xarray.Dataset, rows: Sequence[Mapping[str, Any]], confidence: float) -> list[Figure]:
+    marks = named_marks([row["label"] for row in rows])
     found = [
         _frontier(rows, confidence),
-        _differences(rows, confidence),
+        _differences(rows, marks, confidence),
         _shares(rows, "trainer", TRAINER_SHARES, "The trainer: at work, then what it waits for."),
         _shares(rows, "slots", SLOT_SHARES, "The rollout slots: busy, then what keeps idle ones closed."),
     ]
@@ -144,9 +146,7 @@ def _figures(ds: xarray.Dataset, rows: Sequence[Mapping[str, Any]], confidence: 
         caption = f"Share of the trained rollouts by lag; bars are {confidence:.0%} intervals over seeds." + (
             f" The first {MOST_LAGS} systems." if len(rows) > MOST_LAGS else ""
         )
-        found.append(
-            Figure("lag", "How old they were", caption, lambda linked: lag_chart(lags, linked=linked))
-        )
+        found.append(lag_figure("lag", "How old they were", caption, lags, marks, confidence))
     return found
 
 
@@ -176,7 +176,8 @@ def _frontier(rows: Sequence[Mapping[str, Any]], confidence: float) -> Figure:
         }
         for place, (row, point) in enumerate(zip(rows, points))
     ]
-    drawn = frontier_rows(cells, THROUGHPUT, ESS, ["system"])
+    marks = marks_of({"system": [row["label"] for row in rows]})
+    drawn = frontier_rows(cells, THROUGHPUT, ESS, ["system"], marks)
     for one, cell in zip(drawn, [cell for cell in cells if np.isfinite(cell[THROUGHPUT] + cell[ESS])]):
         one["label"] = cell["system"]
     caption = (
@@ -188,12 +189,20 @@ def _frontier(rows: Sequence[Mapping[str, Any]], confidence: float) -> Figure:
         "Throughput against effective sample size",
         caption,
         lambda linked: frontier_chart(
-            drawn, throughput=THROUGHPUT, ess=ESS, axes=["system"], confidence=confidence, linked=linked
+            drawn,
+            throughput=THROUGHPUT,
+            ess=ESS,
+            axes=["system"],
+            marks=marks,
+            confidence=confidence,
+            linked=linked,
         ),
+        gist=frontier_gist(drawn, THROUGHPUT, ESS),
+        marks=[legend._replace(title="") for legend in marks.legends()],
     )
 
 
-def _differences(rows: Sequence[Mapping[str, Any]], confidence: float) -> Figure:
+def _differences(rows: Sequence[Mapping[str, Any]], marks: Mapping[str, Mark], confidence: float) -> Figure:
     against = rows[0]["against"]
     drawn = []
     for metric, name in METRICS.items():
@@ -217,9 +226,4 @@ def _differences(rows: Sequence[Mapping[str, Any]], confidence: float) -> Figure
         f"Against {against}, seed by seed: every system of a seed sees the same rollouts. Bars are "
         f"{confidence:.0%} intervals of the mean."
     )
-    return Figure(
-        "differences",
-        f"Differences from {against}",
-        caption,
-        lambda linked: difference_chart(drawn, reference=against, confidence=confidence, linked=linked),
-    )
+    return difference_figure(caption, drawn, marks, against, confidence)

@@ -15,7 +15,7 @@ from ...kernels.intervals import mean_interval
 from ..recommend.recommend import Recommendation, recommend
 from ..results.cells import cell_coordinates, cell_values, find_cell, not_recorded
 from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
-from ..results.frontier_table import distinct, worth_a_look
+from ..results.frontier_table import MOST_SCENARIOS, distinct, worth_a_look
 from ..results.words import short_label
 from ..spec.carried import spec_of
 
@@ -87,6 +87,8 @@ class Content:
     differences : tuple of Difference
     status : dict
         How many runs are not run, done, failed, excluded.
+    scenarios : tuple of (values, Frontier)
+        The scenarios that are shown, each with its frontier; one without values where there is one only.
     """
 
     ds: xarray.Dataset
@@ -102,6 +104,7 @@ class Content:
     confidence: float
     store: str | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
+    scenarios: tuple[tuple[dict[str, Any], Frontier], ...] = ()
 
 
 def gather(
@@ -133,7 +136,8 @@ def gather(
     best = recommend(
         needed, maximize=maximize, min_ess=min_ess, max_lag=max_lag, confidence=confidence, store=store
     )
-    shown = _shown(needed, found, best)
+    scenarios = tuple(_spread(found.parts(), MOST_SCENARIOS))
+    shown = _shown(needed, found, best, [part for _, part in scenarios])
     chosen = next((one for one in shown if one.cell == best.cell), None)
     name, differences = _differences(needed, shown, chosen, reference, confidence)
     return Content(
@@ -149,6 +153,7 @@ def gather(
         status=_counts(needed),
         confidence=confidence,
         store=store,
+        scenarios=scenarios,
     )
 
 
@@ -168,20 +173,12 @@ def _loaded(ds: xarray.Dataset, maximize: str) -> xarray.Dataset:
     return loaded
 
 
-def _shown(ds: xarray.Dataset, found: Frontier, best: Recommendation) -> tuple[Shown, ...]:
-    frontier_cells = distinct(found, found.on_frontier())
-    rows = _spread(frontier_cells.to_dicts(), MOST_SHOWN)
-    known = {row["cell"] for row in rows}
-    wanted = [row["cell"] for _, row in worth_a_look(found)]
-    wanted += [tie.cell for tie in best.ties if not tie.identical][:3]
-    wanted += [best.cell] if best.cell is not None else []
-    more = [cell for cell in dict.fromkeys(wanted) if cell not in known]
-    if more:
-        frame = found.frame
-        extra = frame.filter(frame["cell"].is_in(more)).to_dicts()
-        choice = [row for row in extra if row["cell"] == best.cell]
-        rows = _different(found, [*choice, *rows, *extra])
-    rows.sort(key=lambda row: -row[found.throughput])
+def _shown(
+    ds: xarray.Dataset, found: Frontier, best: Recommendation, parts: Sequence[Frontier]
+) -> tuple[Shown, ...]:
+    """Choose what the page names: of each scenario its frontier and what is worth a look; the choice."""
+    ties = [tie.cell for tie in best.ties if not tie.identical][:3]
+    rows = [row for part in parts for row in _of_scenario(part, best, ties, max(4, MOST_SHOWN // len(parts)))]
     cells, _ = cell_coordinates(ds)
     places = {int(cell): place for place, cell in enumerate(cells)}
     labels = _labels([{name: row[name] for name in found.axes} for row in rows])
@@ -189,6 +186,23 @@ def _shown(ds: xarray.Dataset, found: Frontier, best: Recommendation) -> tuple[S
         Shown(places[row["cell"]], row["cell"], number, label, row)
         for number, (row, label) in enumerate(zip(rows, labels), start=1)
     )
+
+
+def _of_scenario(
+    found: Frontier, best: Recommendation, ties: Sequence[int], most: int
+) -> list[dict[str, Any]]:
+    frontier_cells = distinct(found, found.on_frontier())
+    rows: list[dict[str, Any]] = _spread(frontier_cells.to_dicts(), most)
+    known = {row["cell"] for row in rows}
+    wanted = [*(row["cell"] for _, row in worth_a_look(found)), *ties]
+    wanted += [best.cell] if best.cell is not None else []
+    more = [cell for cell in dict.fromkeys(wanted) if cell not in known]
+    if more:
+        frame = found.frame
+        extra = frame.filter(frame["cell"].is_in(more)).to_dicts()
+        choice = [row for row in extra if row["cell"] == best.cell]
+        rows = _different(found, [*choice, *rows, *extra])
+    return sorted(rows, key=lambda row: -row[found.throughput])
 
 
 def _different(found: Frontier, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -223,9 +237,16 @@ def _looked_at(found: Frontier, shown: Sequence[Shown], chosen: Shown | None) ->
         [*([chosen.cell] if chosen is not None else []), *(row["cell"] for _, row in worth_a_look(found))]
     )
     by_cell = {one.cell: one for one in shown}
-    picked = [by_cell[cell] for cell in cells if cell in by_cell]
+    picked = _other_runs(found, [by_cell[cell] for cell in cells if cell in by_cell])
     others = [one for one in shown if one not in picked and one.row["on_frontier"]]
+    others = _other_runs(found, [*picked, *others])[len(picked) :]
     return tuple([*picked, *_spread(others, max(0, 5 - len(picked)))][:6])
+
+
+def _other_runs(found: Frontier, cells: Sequence[Shown]) -> list[Shown]:
+    """Keep the first of cells whose runs are the same: the drift, for one, changes no run."""
+    figures = (found.throughput, "mean_lag", "seconds_per_update")
+    return list({tuple(one.row[name] for name in figures): one for one in reversed(cells)}.values())[::-1]
 
 
 def _differences(

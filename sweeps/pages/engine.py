@@ -19,6 +19,7 @@ from ..charts.engine import (
     preemption_chart,
     thinned_levels,
 )
+from ..charts.gists import levels_gist, match_gist
 from ..charts.style import plain_value
 from ..checks import text_of
 from ..config.engine import Engine
@@ -154,22 +155,28 @@ def _load(name: str, rows: list[dict[str, Any]], engine: Engine, end: float) -> 
     return Figure(
         f"load{name}", "Running and waiting", caption,
         lambda _: load_chart(rows, max_running=engine.max_running, end=end), LEVEL_COLOURS,
+        levels_gist(rows, {"running": "rollouts run", "waiting": "wait"}, end),
     )  # fmt: skip
 
 
 def _cache(name: str, rows: list[dict[str, Any]], engine: Engine, end: float) -> Figure:
     caption = "Tokens of context that the engine holds, prompts and answers so far."
+    full = "" if engine.kv_cache_tokens is None else f", of the {engine.kv_cache_tokens:,} that fit"
     if engine.kv_cache_tokens is not None:
         caption += f" It is full at {engine.kv_cache_tokens:,}; then the last to come loses its place."
     return Figure(
         f"cache{name}", "Cache", caption,
         lambda _: cache_chart(rows, kv_cache_tokens=engine.kv_cache_tokens, end=end),
+        gist=levels_gist(rows, {"kv_tokens": "tokens of context are held"}, end, full),
     )  # fmt: skip
 
 
 def _preemptions(name: str, rows: list[dict[str, Any]], end: float) -> Figure:
     caption = "Rollouts that lost their cache since the next step would not have fitted; they prefill again."
-    return Figure(f"preemptions{name}", "Preemptions", caption, lambda _: preemption_chart(rows, end=end))
+    return Figure(
+        f"preemptions{name}", "Preemptions", caption, lambda _: preemption_chart(rows, end=end),
+        gist=levels_gist(rows, {"preemptions": "preemptions"}, end),
+    )  # fmt: skip
 
 
 def _matches(requests: Requests, result: EngineResult, fit: EngineFit | None) -> list[Figure]:
@@ -193,7 +200,8 @@ def _matches(requests: Requests, result: EngineResult, fit: EngineFit | None) ->
 
 def _match(name: str, words: str, caption: str, rows: list[dict[str, Any]], two: bool) -> Figure:
     title = f"Predicted against measured: {words.partition(',')[0]}"
-    return Figure(name, title, caption, lambda _: match_chart(rows, words), SET_COLOURS if two else {})
+    colours = SET_COLOURS if two else {}
+    return Figure(name, title, caption, lambda _: match_chart(rows, words), colours, match_gist(rows, words))
 
 
 def _points(

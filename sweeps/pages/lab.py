@@ -87,6 +87,7 @@ def _figure(chart: Chart) -> dict[str, Any]:
         "title": chart.title,
         "caption": chart.description,
         "places": [f"chart-{chart.name}"],
-        "colours": {},
+        "alternatives": [chart.description],
+        "legends": [],
         "drawn": Markup(page_svg(chart.spec, chart.name)),  # Vega escapes its texts
     }

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import ConfigError
 from ..charts.images import specification
-from ..charts.style import BLUE, BY_VARIABLES, plain_value
+from ..charts.marks import SHAPE_PATHS, Legend, Mark
+from ..charts.style import BY_VARIABLES, ON_DARK_PAGES, on_dark, plain_value
 from ..checks import path_of
 from ..frame_files import checked_folder
 from ..results.shown import shown_text
@@ -40,6 +41,10 @@ class Figure:
         Gives the Altair chart; the argument says whether it is linked to the page's others.
     colours : mapping
         What stands for what, where the page writes the legend itself.
+    gist : str
+        What it shows, with its figures: its text alternative; the caption where there is none.
+    marks : sequence of Legend
+        Colours with shapes, for the page's legend.
     """
 
     name: str
@@ -47,6 +52,19 @@ class Figure:
     caption: str
     draw: Callable[[bool], Any]
     colours: Mapping[str, str] = field(default_factory=dict)
+    gist: str = ""
+    marks: Sequence[Legend] = ()
+
+    @property
+    def legends(self) -> list[Legend]:
+        """Return every legend that the page writes beside it."""
+        own = [Legend("", {name: Mark(colour, "square") for name, colour in self.colours.items()})]
+        return [*(own if self.colours else []), *self.marks]
+
+    @property
+    def alternatives(self) -> list[str]:
+        """Return what stands for the drawing in each place, for those who cannot see it."""
+        return [f"{self.title}. {self.gist or self.caption}"]
 
     @property
     def places(self) -> list[str]:
@@ -55,13 +73,14 @@ class Figure:
 
     def variants(self) -> list[dict[str, Any]]:
         """Return the specifications for each place, by the metric that the reader chooses ("": any)."""
-        return [{"": on_page(self.draw(True))}]
+        return [{"": on_page(self.draw(True), words)} for words in self.alternatives]
 
 
-def on_page(chart: Any) -> dict[str, Any]:
-    """Take the specification of a chart that is as wide as its place."""
+def on_page(chart: Any, words: str) -> dict[str, Any]:
+    """Take the specification of a chart that is as wide as its place, with what stands for it in words."""
     fit = {"type": "fit-x", "contains": "padding"}
-    return {**specification(chart), "width": "container", "autosize": fit}
+    shown = shown_text(words, None)
+    return {**specification(chart), "width": "container", "autosize": fit, "description": shown}
 
 
 @dataclass(frozen=True)
@@ -129,6 +148,7 @@ def linked_page(
         "tables": rows.tables,
         "labels": {str(cell): shown_text(label) for cell, label in labels(rows.cells()).items()},
         "look": BY_VARIABLES,
+        "on_dark": ON_DARK_PAGES,
     }
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub asks for a snippet
     scripts = [embedded_script(source) for source in (bundle, _asset("report.js"))]
@@ -158,7 +178,8 @@ def _templates() -> jinja2.Environment:
         # Whole sentences are not cut; the names in them are, where they are put in.
         finalize=lambda value: shown_text(value, None, lines=True) if type(value) is str else value,
     )
-    found.filters["page_colour"] = lambda colour: "var(--blue)" if colour == BLUE else colour
+    found.filters["on_dark"] = on_dark
+    found.filters["shape_path"] = lambda shape: SHAPE_PATHS[shape]
     return found
 
 

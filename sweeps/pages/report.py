@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..charts.panels import HEATMAP_METRICS
 from ..checks import confidence_of, flag_of, sweep_dataset, text_of
 from ..files import write_atomically
-from ..json_text import json_text
+from ..json_text import json_document
 from ..results.cells import not_recorded
 from ..results.frontier import THROUGHPUT
 from ..results.words import metric_title
@@ -155,6 +155,7 @@ def _scale_end(metric: str, value: float) -> str:
 
 def report_facts(report: Report) -> str:
     """Return what was written as one line of JSON."""
-    return json_text(
-        {"page": str(report.page), "bytes": report.bytes, "images": [str(path) for path in report.images]}
+    return json_document(
+        "report",
+        {"page": str(report.page), "bytes": report.bytes, "images": [str(path) for path in report.images]},
     )

@@ -201,12 +201,28 @@ def _frontier(content: Content) -> tuple[Sentences, Table | None]:
         lines.append([str(one.number), *(number(row[name]) for name in axes), *figures])
     cells = [*([] if found.baseline is None else [None]), *(one.cell for one in content.shown)]
     caption = (
-        f"{found.on_frontier().height:,} of {found.configurations:,} configurations are on the frontier of "
-        "throughput and ESS: no other has more of both. Shown are those that differ, and the choice; ± is "
+        f"{_on_frontier(content)} Shown are those that differ, and the choice; ± is "
         f"the half width of the {content.confidence:.0%} Student interval over seeds. A row that you pick "
         "lights up in the charts."
     )
     return [("dim", caption)], Table(header, lines, cells, content.best.cell)
+
+
+def _on_frontier(content: Content) -> str:
+    """Say how many configurations are on the frontier, and of what."""
+    found = content.found
+    nobody = " and ".join(axis_words(name).title.partition(",")[0] for name in found.scenario_axes)
+    if found.alone:
+        return f"Nobody chooses {nobody}, of which each configuration has a value of its own: none compares."
+    counted = f"{found.on_frontier().height:,} of {found.configurations:,} configurations are on"
+    if not found.scenarios:
+        return f"{counted} the frontier of throughput and ESS: no other has more of both."
+    shown, total = len(content.scenarios), len(found.scenarios)
+    rest = f" {shown} of the {total} scenarios are shown." if shown < total else ""
+    return (
+        f"Nobody chooses {nobody}: each of its {total} values is a scenario with a frontier of its own. "
+        f"{counted} one: no other of the scenario has more of both throughput and ESS.{rest}"
+    )
 
 
 def _row_figures(row: dict[str, Any], found: Any, digits: dict[str, int]) -> list[str]:

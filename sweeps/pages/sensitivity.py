@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...kernels._arguments import instance
+from ..charts.gists import indices_gist
 from ..charts.indices import INDEX_COLOURS, indices_chart
 from ..checks import text_of
 from ..files import write_atomically
@@ -93,6 +94,7 @@ def _figure(found: Sensitivity, metric: str) -> Figure:
             rows, method=found.method, metric=metric, units=found.units[metric], legend=not linked
         ),
         INDEX_COLOURS[found.method],
+        indices_gist(rows, found.method, metric),
     )
 
 

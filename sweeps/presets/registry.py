@@ -11,6 +11,7 @@ so a preset carries repository, commit and date. All of them are stated with one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_GROUPS = 16
 DEFAULT_GROUP_SIZE = 8
+_BETWEEN_WORDS = re.compile(r"[\s-]+")
 
 
 @cache
@@ -37,23 +39,44 @@ def all_presets() -> dict[str, Preset]:
 
 
 def find_preset(name: str) -> Preset:
-    """Return a preset by name.
+    """Return a preset by name, as :func:`preset_name` reads it.
 
     Raises
     ------
     ConfigError
-        For an unknown one; the nearest known name is given.
+        For an unknown one; the nearest known name is given, or those that begin so.
 
     Examples
     --------
     >>> find_preset("areal").bound_kind
     'typical'
+    >>> find_preset("prime-rl").name
+    'prime_rl'
     """
     presets = all_presets()
-    if not isinstance(name, str) or name not in presets:
-        hint = nearest(name, presets) or f"Known: {', '.join(presets)}."
-        raise ConfigError("preset", "must be a known preset", name, hint)
-    return presets[name]
+    if not isinstance(name, str) or preset_name(name) not in presets:
+        raise ConfigError("preset", "must be a known preset", name, _meant(name, presets))
+    return presets[preset_name(name)]
+
+
+def preset_name(text: str) -> str:
+    """Return a preset's name from how people write a system: any case, dashes or spaces for underscores.
+
+    Examples
+    --------
+    >>> [preset_name(text) for text in ("prime-rl", "AReaL", " verl fully async ")]
+    ['prime_rl', 'areal', 'verl_fully_async']
+    """
+    return _BETWEEN_WORDS.sub("_", text.strip()).lower()
+
+
+def _meant(name: Any, presets: Mapping[str, Preset]) -> str:
+    """Say which names may be meant."""
+    plain = preset_name(name) if isinstance(name, str) else ""
+    begin = [known for known in presets if plain and known.startswith(f"{plain}_")]
+    if len(begin) > 1:
+        return f"Did you mean one of {', '.join(begin)}?"
+    return nearest(plain or name, presets) or f"Known: {', '.join(presets)}."
 
 
 def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,5 +240,5 @@ def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig
     3
     """
     config = PipelineConfig(**preset_settings(name, fields))
-    config.remember_preset(name, fields, preset_config)
+    config.remember_preset(find_preset(name).name, fields, preset_config)
     return config

@@ -134,7 +134,7 @@ def checked_label(value: Any, where: str) -> SystemLabel:
     if not isinstance(value, str):
         raise ConfigError(where, "must be a system's label", value, "Write 'areal' or 'areal:KNOB=2'.")
     preset, knobs = read_system(value, where)
-    find_preset(preset)
+    preset = find_preset(preset).name
     fields_and_knobs(preset, knobs)
     return system_label(preset, knobs)
 

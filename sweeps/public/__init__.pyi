@@ -13,6 +13,10 @@ from .sweeps.charts.plots import (
     plot_lag as plot_lag,
     plot_timeline as plot_timeline,
 )
+from .sweeps.calibrate.calibrate import calibrate as calibrate
+from .sweeps.calibrate.calibration import Calibration as Calibration
+from .sweeps.calibrate.simulated_log import step_log_of as step_log_of
+from .sweeps.calibrate.what_if import WhatIf as WhatIf, what_if as what_if
 from .sweeps.checkpoint.checkpoint import (
     checkpoint_as_dict as checkpoint_as_dict,
     make_checkpoint as make_checkpoint,
@@ -51,9 +55,18 @@ from .sweeps.custom.simulate import simulate_custom as simulate_custom
 from .sweeps.execute.progress import Progress as Progress
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
+from .sweeps.logs.engine_log import EngineLog as EngineLog, read_engine_log as read_engine_log
+from .sweeps.logs.engine_samples_fit import (
+    EngineSamplesFit as EngineSamplesFit,
+    fit_engine_samples as fit_engine_samples,
+)
+from .sweeps.logs.step_log import StepLog as StepLog, read_step_log as read_step_log
 from .sweeps.pages.engine import write_engine_page as write_engine_page
+from .sweeps.pages.plan import write_plan_page as write_plan_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
 from .sweeps.pages.sensitivity import write_sensitivity_page as write_sensitivity_page
+from .sweeps.plan.networks import Network as Network, load_network as load_network
+from .sweeps.plan.plan import Plan as Plan, plan as plan
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
     all_presets as all_presets,
@@ -97,6 +110,7 @@ from .sweeps.spec.carried import config_at as config_at
 from .sweeps.spec.spec import SweepSpec as SweepSpec
 from .sweeps.store.map_runs import map_runs as map_runs
 from .sweeps.store.store import open_sweep as open_sweep, read_table as read_table
+from .sweeps.sweep.merge import merge_stores as merge_stores
 from .sweeps.store.verify import VerifyReport as VerifyReport, verify_store as verify_store
 from .sweeps.sweep.run import load_spec as load_spec, run_spec as run_spec, run_sweep as run_sweep
 from .sweeps.trace.trace import TraceFile as TraceFile, write_trace as write_trace

@@ -243,7 +243,7 @@ def _engines(ds: xarray.Dataset, table: ChoiceTable, comparison: Comparison, spe
     config = spec.config(row)
     if config.engine is None or "decode_steps" not in ds:
         return []
-    names = [name for name in METRIC_BY_NAME if name in ds]
+    names = [name for name in METRIC_BY_NAME if name in ds and ds[name].dims[-1:] == ("seed",)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a mean of nothing is NaN
         metrics = {name: float(np.nanmean(cell_values(ds, name)[row])) for name in names}

@@ -1,7 +1,6 @@
 """The cells of a sweep laid out for a choice: settings × scenarios, with what the constraints say of each.
 
-A *scenario* axis is one that nobody chooses, such as the law of the response lengths; the other axes make the
-*settings* to choose from. A setting is judged in every scenario.
+Scenarios are told apart as :mod:`..results.scenarios` says. A setting is judged in every scenario.
 """
 
 from __future__ import annotations
@@ -13,23 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, nearest
 from ...kernels.intervals import mean_interval
-from ..checks import texts_of
-from ..results.cells import (
-    axis_names,
-    cell_coordinates,
-    cell_values,
-    halted_runs,
-    not_recorded,
-    recorded_values,
-)
+from ..results.cells import cell_coordinates, cell_values, halted_runs, not_recorded, recorded_values
 from ..results.frontier import ESS
+from ..results.scenarios import numbered, scenario_axes
 
 if TYPE_CHECKING:
     import xarray
 
-SCENARIO_FIELDS = ("response_length", "environment_seconds", "drift_per_version")
 MAX_LAG = "max_lag_observed"
 
 
@@ -195,25 +185,6 @@ def choice_table(
     )
 
 
-def scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Name the axes that nobody chooses: those asked for, or the usual ones.
-
-    Raises
-    ------
-    ConfigError
-        For an unknown axis.
-    """
-    axes = axis_names(ds)
-    if asked is None:
-        return tuple(name for name in axes if name in SCENARIO_FIELDS)
-    asked = texts_of("scenarios", asked, "Name axes of the sweep.")
-    for name in asked:
-        if name not in axes:
-            hint = nearest(name, axes) or f"Axes: {', '.join(axes)}."
-            raise ConfigError("scenarios", "must name axes of the sweep", name, hint)
-    return tuple(name for name in axes if name in asked)
-
-
 def _largest(values: np.ndarray) -> np.ndarray:
     """Return the largest of each row, NaN left out."""
     return np.where(
@@ -223,18 +194,7 @@ def _largest(values: np.ndarray) -> np.ndarray:
 
 def _places(settings: list[np.ndarray], scenarios: list[np.ndarray], count: int) -> np.ndarray:
     """Tell which row holds each setting in each scenario; both in the order in which they come."""
-    setting, scenario = _numbered(settings, count), _numbered(scenarios, count)
+    setting, scenario = numbered(settings, count), numbered(scenarios, count)
     places = np.full((setting.max(initial=-1) + 1, scenario.max(initial=-1) + 1), -1, np.int64)
     places[setting, scenario] = np.arange(count)
     return places
-
-
-def _numbered(columns: list[np.ndarray], count: int) -> np.ndarray:
-    """Number the distinct rows of some columns by first appearance."""
-    if not columns:
-        return np.zeros(count, np.int64)
-    codes = np.stack([np.unique(column, return_inverse=True)[1].reshape(-1) for column in columns], axis=1)
-    _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-    order = np.empty(len(first), np.int64)
-    order[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return order[inverse.reshape(-1)]

@@ -190,12 +190,13 @@ def with_reasons(dataset: xarray.Dataset, reasons: Mapping[tuple[int, int], str]
     if not reasons:
         return dataset
     shape = dataset["status"].shape
+    # Not a text of fixed width, which would take the longest reason's room for every run that did not fail.
     texts = np.full((int(np.prod(shape[:-1])), shape[-1]), "", dtype=object)
     for place, reason in reasons.items():
         texts[place] = reason
     dims = dataset["status"].dims
     attributes = {"long_name": "why the run failed"}
-    return dataset.assign(reason=(dims, texts.astype(np.str_).reshape(shape), attributes))
+    return dataset.assign(reason=(dims, texts.reshape(shape), attributes))
 
 
 def _with_numeric_axes(dataset: xarray.Dataset) -> xarray.Dataset:

@@ -6,8 +6,9 @@ which removes what they share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from .cells import (
     recorded_values,
 )
 from .frontier_table import frontier_text
+from .scenarios import Scenarios, scenario_axes, scenarios_of
 
 if TYPE_CHECKING:
     import polars
@@ -53,6 +55,12 @@ class Frontier:
         The sequential baseline's means, where it was run beside the cells.
     level_1 : bool
         Whether no cell uses an option of levels 2 and 3.
+    scenario_axes : tuple of str
+        Axes that nobody chooses, such as the drift, where they have several values: cells are compared within
+        each of their scenarios, never across.
+    scenarios : tuple of (values, baseline)
+        Of each scenario the values of those axes and the baseline beside it; none where there is one
+        scenario, or where no scenario has two settings to compare.
     """
 
     frame: polars.DataFrame
@@ -64,6 +72,37 @@ class Frontier:
     seeds: int
     baseline: dict[str, Any] | None = None
     level_1: bool = True
+    scenario_axes: tuple[str, ...] = ()
+    scenarios: tuple[tuple[dict[str, Any], dict[str, Any] | None], ...] = ()
+
+    def parts(self) -> list[tuple[dict[str, Any], Frontier]]:
+        """Return the frontier of each scenario, in the sweep's order, with the scenario's values.
+
+        The whole, without values, where there are no `scenarios`.
+        """
+        import polars as pl
+
+        if not self.scenarios:
+            return [({}, self)]
+        axes = tuple(name for name in self.axes if name not in self.scenario_axes)
+        found = []
+        for values, baseline in self.scenarios:
+            own = pl.all_horizontal(*(pl.col(name) == value for name, value in values.items()))
+            part = replace(
+                self,
+                frame=self.frame.filter(own),
+                axes=axes,
+                baseline=baseline,
+                scenario_axes=(),
+                scenarios=(),
+            )
+            found.append((values, part))
+        return found
+
+    @property
+    def alone(self) -> bool:
+        """Whether each configuration is a scenario of its own, so that nothing can be compared with it."""
+        return bool(self.scenario_axes) and not self.scenarios
 
     @property
     def configurations(self) -> int:
@@ -99,10 +138,11 @@ def _cell_table(
 ) -> dict[str, np.ndarray]:
     """Average each metric over the seeds of each cell; what is compared must be recorded."""
     cells, axes = cell_coordinates(ds, numeric=True)
-    values = {name: cell_values(ds, name) for name in compared}
-    beside = (*metrics, "updates", "trained_rollouts")
-    values |= {name: recorded_values(ds, name) for name in beside if name not in values}
-    columns = {"cell": cells, **axes, **_averaged(values, metrics, confidence)}
+
+    def read(name: str) -> np.ndarray:
+        return cell_values(ds, name) if name in compared else recorded_values(ds, name)
+
+    columns = {"cell": cells, **axes, **_averaged(read, metrics, confidence)}
     done = ds["status"].transpose(..., "seed").values == DONE
     columns["runs"] = done.reshape(len(cells), -1).sum(axis=-1)
     columns["halted_runs"] = np.sum(halted_runs(ds), axis=-1)
@@ -110,40 +150,61 @@ def _cell_table(
 
 
 def _averaged(
-    values: dict[str, np.ndarray], metrics: tuple[str, ...], confidence: float
+    read: Callable[[str], np.ndarray], metrics: tuple[str, ...], confidence: float
 ) -> dict[str, np.ndarray]:
+    """Average metrics, of which one is held at a time."""
     columns: dict[str, np.ndarray] = {}
     for metric in metrics:
-        columns[metric], columns[f"{metric}_half_width"] = mean_interval(values[metric], confidence)
-    updates = values["updates"]
+        columns[metric], columns[f"{metric}_half_width"] = mean_interval(read(metric), confidence)
+    updates = read("updates")
     rollouts = np.divide(
-        values["trained_rollouts"], updates, out=np.full(updates.shape, np.nan), where=updates > 0
+        read("trained_rollouts"), updates, out=np.full(updates.shape, np.nan), where=updates > 0
     )
     columns["rollouts_per_batch"], _ = mean_interval(rollouts, confidence)
     return columns
 
 
 def baseline_row(
-    ds: xarray.Dataset, metrics: tuple[str, ...], confidence: float = 0.95
+    ds: xarray.Dataset,
+    metrics: tuple[str, ...],
+    confidence: float = 0.95,
+    at: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, float] | None:
     """Average the sequential baseline that was run beside the cells; None if there is not exactly one.
 
     A dataset keeps it in variables named ``baseline_<metric>``; it has one value a seed unless an axis
-    changes the sequential pipeline too.
+    changes the sequential pipeline too: of such axes `at` gives the place.
     """
-    if "baseline_status" not in ds or ds["baseline_status"].dims != ("seed",):
+    if "baseline_status" not in ds:
         return None
-    done = ds["baseline_status"].values == DONE
+    dims = [str(dim) for dim in ds["baseline_status"].dims if dim != "seed"]
+    if not set(dims) <= set(at):
+        return None
+    own = {dim: at[dim] for dim in dims}
+    done = ds["baseline_status"].isel(own).values == DONE
     nothing = np.full(done.shape, np.nan)
 
-    def values_of(name: str) -> np.ndarray:
+    def read(name: str) -> np.ndarray:
         stored = f"baseline_{name}"
-        values = nothing if stored in not_recorded(ds) else with_nan(name, ds[stored].values)
+        values = nothing if stored in not_recorded(ds) else with_nan(name, ds[stored].isel(own).values)
         return np.where(done, values, np.nan)[None]
 
-    values = {name: values_of(name) for name in (*metrics, "updates", "trained_rollouts")}
-    row = {name: float(column[0]) for name, column in _averaged(values, metrics, confidence).items()}
+    row = {name: float(column[0]) for name, column in _averaged(read, metrics, confidence).items()}
     return {**row, "runs": float(done.sum())}
+
+
+def _beside(
+    ds: xarray.Dataset, found: Scenarios, metrics: tuple[str, ...], confidence: float
+) -> tuple[tuple[dict[str, Any], dict[str, Any] | None], ...]:
+    """Return each scenario's values with the baseline beside it."""
+    dims = [str(dim) for dim in ds["status"].dims if dim != "seed"]
+    shape = [ds.sizes[dim] for dim in dims]
+    pairs = []
+    for values, rows in zip(found.values, found.rows()):
+        places = dict(zip(dims, map(int, np.unravel_index(rows[0], shape)))) if dims else {}
+        at = {dim: place for dim, place in places.items() if dim in found.axes}
+        pairs.append((values, baseline_row(ds, metrics, confidence, at)))
+    return tuple(pairs)
 
 
 def baseline_values(ds: xarray.Dataset, metric: str, rows: Sequence[int]) -> np.ndarray | None:
@@ -173,9 +234,12 @@ def frontier(
     *,
     throughput: str = THROUGHPUT,
     ess: str = ESS,
+    scenarios: Sequence[str] | None = None,
     confidence: float = 0.95,
 ) -> Frontier:
     """Compare all cells of a sweep: throughput against ESS, means over seeds with Student intervals.
+
+    What nobody chooses makes scenarios, as in :func:`lagsweep.recommend`: each has a frontier of its own.
 
     Parameters
     ----------
@@ -184,6 +248,9 @@ def frontier(
     throughput, ess : str
         The two metrics; a cell is on the frontier when no other has both means at least as large and one
         larger.
+    scenarios : sequence of str, optional
+        Axes that nobody chooses; ``response_length``, ``environment_seconds`` and ``drift_per_version`` where
+        they are axes, when left out. None of them for one frontier of all cells: ``[]``.
     confidence : float
         Of each interval.
 
@@ -200,7 +267,10 @@ def frontier(
     text_of("ess", ess, "Name a metric.")
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
     columns = _cell_table(ds, metrics, (throughput, ess), confidence)
-    columns["on_frontier"] = nondominated(columns[throughput], columns[ess])
+    found = scenarios_of(columns, scenario_axes(ds, scenarios), len(columns["cell"]))
+    columns["on_frontier"] = np.zeros(len(columns["cell"]), bool)
+    for rows in found.rows():
+        columns["on_frontier"][rows] = nondominated(columns[throughput][rows], columns[ess][rows])
     frame = pl.DataFrame({name: pl.Series(name, values) for name, values in columns.items()})
     frame = frame.sort(throughput, descending=True, nulls_last=True)
     return Frontier(
@@ -213,6 +283,8 @@ def frontier(
         ds.sizes["seed"],
         baseline_row(ds, metrics, confidence),
         spec.is_level_1,
+        found.axes,
+        _beside(ds, found, metrics, confidence) if found.compare else (),
     )
 
 

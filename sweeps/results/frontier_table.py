@@ -20,13 +20,29 @@ if TYPE_CHECKING:
 HEADER = ("tokens/s", "ESS", "s/update", "lag", "roll./batch")
 HALTED = "halted"  # runs that stalled or trained nothing
 FRESH_ENOUGH = 0.9
+MOST_SCENARIOS, FEWEST_ROWS = 6, 3
 
 
 def frontier_text(result: Frontier, *, rows: int = 12) -> str:
-    """Write the frontier as a table that fits the terminal, with the assumptions below it."""
-    frontier = result.on_frontier()
-    different = distinct(result, frontier)
-    shown = different.head(rows).to_dicts()
+    """Write the frontier as a table that fits the terminal, with the assumptions below it.
+
+    Of several scenarios each has a table of its own.
+    """
+    parts = result.parts()[:MOST_SCENARIOS]
+    each = rows if len(parts) == 1 else max(FEWEST_ROWS, rows // len(parts))
+    texts, counts = [], []
+    for values, part in parts:
+        frontier = part.on_frontier()
+        different = distinct(part, frontier)
+        shown = different.head(each).to_dicts()
+        counts.append((frontier.height, different.height, len(shown)))
+        heading = [wrapped(f"{describe_settings(values)}:"), ""] if values else []
+        texts += [*heading, _table(part, shown), *_worth_a_look(part), *([""] if values else [])]
+    return "\n".join([*texts, *_notes(result, counts)[1 if result.scenarios else 0 :]])
+
+
+def _table(result: Frontier, shown: list[dict[str, Any]]) -> str:
+    """Write the rows of one scenario under its baseline."""
     everything = [*shown, *([result.baseline] if result.baseline else [])]
     digits = {
         metric: digits_for(
@@ -45,10 +61,7 @@ def frontier_text(result: Frontier, *, rows: int = 12) -> str:
         header.append(HALTED)
         halted = ["", *map(halted_text, shown)] if result.baseline is not None else map(halted_text, shown)
         lines = [(settings, [*figures, text]) for (settings, figures), text in zip(lines, halted)]
-    table = grid_with_settings(result.axes, header, lines)
-    return "\n".join(
-        [table, *_worth_a_look(result), *_notes(result, frontier.height, different.height, len(shown))]
-    )
+    return grid_with_settings(result.axes, header, lines)
 
 
 def halted_text(row: dict[str, Any]) -> str:
@@ -80,8 +93,15 @@ def worth_a_look(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
     Returns
     -------
     list of (wish, row)
-        A wish that no cell fulfils is left out.
+        Wish by wish, of each scenario; a wish that no cell fulfils is left out.
     """
+    by_scenario = [dict(_wishes(part)) for _, part in result.parts()]
+    wishes = dict.fromkeys(wish for found in by_scenario for wish in found)
+    return [(wish, found[wish]) for wish in wishes for found in by_scenario if wish in found]
+
+
+def _wishes(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
+    """Pick the cells of one scenario."""
     import polars as pl
 
     usable = result.frame.filter(
@@ -104,7 +124,7 @@ def worth_a_look(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _worth_a_look(result: Frontier) -> list[str]:
-    found = worth_a_look(result)
+    found = _wishes(result)
     if not found:
         return ["", "No configuration trained a batch."]
     header = ["tokens/s", "effective", "ESS"]
@@ -135,13 +155,30 @@ def _worth_a_look(result: Frontier) -> list[str]:
     return ["", table, "", *legend]
 
 
-def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[str]:
+def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
+    """Say what the tables rest on; `counts` are of each: on the frontier, of these different, shown."""
     import polars as pl
 
+    frontier, different, shown = (sum(column) for column in zip(*counts))
     sentences = [
         f"{frontier:,} of {result.configurations:,} configurations are on the frontier of "
         f"{result.throughput} and {result.ess}: no other has more of both."
     ]
+    if result.alone:
+        nobody = " and ".join(result.scenario_axes)
+        sentences = [
+            f"Nobody chooses {nobody}, and each configuration has a value of its own: no two can be compared."
+        ]
+    elif result.scenarios:
+        total, nobody = len(result.scenarios), " and ".join(result.scenario_axes)
+        rest = f"; the first {len(counts)} are shown" if len(counts) < total else ""
+        sentences = [
+            f"Nobody chooses {nobody}, so each of its {total:,} scenarios has a frontier of its own{rest}: "
+            "configurations of which no other of the scenario has more of both "
+            f"{result.throughput} and {result.ess}, {result.on_frontier().height:,} of "
+            f"{result.configurations:,} in all. "
+            "`lagsweep recommend` chooses one setting for all scenarios."
+        ]
     if different < frontier:
         sentences.append(
             f"Left out: {frontier - different:,} more with the very figures of one shown, from which "
@@ -156,7 +193,8 @@ def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[
             f"configurations: {settings} in {halted_text(worst)}. Their means say little."
         )
     if shown < different:
-        sentences.append(f"The fastest {shown} of them are shown.")
+        most = f"{max(count for *_, count in counts)} of each" if result.scenarios else f"{shown} of them"
+        sentences.append(f"The fastest {most} are shown.")
     if result.seeds > 1:
         sentences.append(
             f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds."
@@ -167,7 +205,7 @@ def _notes(result: Frontier, frontier: int, different: int, shown: int) -> list[
         f"ESS: expected normalized ESS at drift_per_version = {_drift(result)}, an assumption, not a "
         "measurement." + (" The lag limit is enforced by discarding only." if result.level_1 else "")
     )
-    if result.baseline is not None:
+    if any(part.baseline is not None for _, part in result.parts()):
         sentences.append(
             "seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides)."
         )

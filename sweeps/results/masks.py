@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...kernels.pipeline import records
 from ..execute.work import UnitArrays
 
 MASKS = ("completed", "trained", "truncated")
-UNFINISHED = ("running", "cancelled", "lost")  # outcomes of rollouts that never came to their end
+UNFINISHED = (records.RUNNING, records.CANCELLED)  # outcomes of rollouts that never came to their end
 
 
 def mask_columns(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -21,7 +22,7 @@ def mask_columns(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "seed_index": columns["seed_index"],
         "rollout": columns["number"],
         "completed": completed,
-        "trained": outcome == "trained",
+        "trained": outcome == records.TRAINED,
         "truncated": np.asarray(columns["truncated"], bool),
     }
 

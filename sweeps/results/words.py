@@ -91,7 +91,7 @@ METRICS = {
 
 
 def axis_words(name: str) -> AxisWords:
-    """Name an axis; a knob goes without the word that marks it as one.
+    """Name an axis; of a knob or an engine's field its last part.
 
     Examples
     --------

@@ -270,14 +270,14 @@ def _note_windows(cells: Cells, windows: Windows, config: int, seed_index: int, 
 
 def _labelled(columns: dict[str, np.ndarray], config: int, seed_index: int) -> dict[str, np.ndarray]:
     count = len(next(iter(columns.values())))
-    labels = {"config": np.full(count, config, np.int64), "seed_index": np.full(count, seed_index, np.int64)}
+    labels = {"config": np.full(count, config, np.int32), "seed_index": np.full(count, seed_index, np.int32)}
     return labels | columns
 
 
 def _joined(parts: list[dict[str, np.ndarray]], seeds: int) -> dict[str, np.ndarray]:
     """Put the rows of all runs under one another, ordered by configuration, then seed."""
-    if not parts:
-        return {}
+    if len(parts) < 2:  # a single long run is not copied
+        return parts[0] if parts else {}
     order = sorted(range(len(parts)), key=lambda k: _first_label(parts[k], seeds))
     return {name: np.concatenate([parts[k][name] for k in order]) for name in parts[0]}
 

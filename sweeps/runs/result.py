@@ -282,6 +282,10 @@ def _told(causes: Sequence[str], ticks_of_causes: np.ndarray, config: PipelineCo
     return {name: value for name, value in pairs if is_told(name, config)}
 
 
+# Columns of names -> the names that there are, each at its place.
+NAMES_OF = {"event": records.EVENT_NAMES, "outcome": records.OUTCOME_NAMES}
+
+
 def table_columns(
     table: str, rows: np.ndarray, config: PipelineConfig, *, core: bool = False
 ) -> dict[str, np.ndarray]:
@@ -296,12 +300,15 @@ def table_columns(
     config : PipelineConfig
         Of the run.
     core : bool
-        Only the columns that both loops have; where there is no end or lag stands NaN or -1, not None.
+        As a sweep keeps millions of rows: only the columns that both loops have, names as their places in
+        `NAMES_OF`; where there is no end or lag stands NaN or -1, not None.
     """
     columns = {"batches": _batch_columns, "timeline": _timeline_columns, "rollouts": _rollout_columns}
     found = columns[table](rows, config)
     if core:
         return found
+    for name in NAMES_OF.keys() & found.keys():
+        found[name] = np.array(NAMES_OF[name])[found[name]]
     if table == "rollouts":
         found["end"] = _with_none(found["end"], np.isnan(found["end"]))
         found["lag"] = _with_none(found["lag"], found["lag"] < 0)
@@ -340,7 +347,7 @@ def _timeline_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.
         "in_flight": rows["in_flight"].copy(),
         "version": rows["version"].copy(),
         "published": rows["published"].copy(),
-        "event": np.array(records.EVENT_NAMES)[rows["event"]],
+        "event": rows["event"].astype(np.uint8),
     }
 
 
@@ -369,7 +376,7 @@ def _rollout_columns(rows: np.ndarray, config: PipelineConfig) -> dict[str, np.n
         "end": np.where(rows["end"] >= 0, rows["end"] / 1e6, np.nan),
         # A batch counts once its step completes.
         "lag": np.where(rows["outcome"] == records.TRAINED, rows["lag"], -1),
-        "outcome": np.array(records.OUTCOME_NAMES)[rows["outcome"]],
+        "outcome": rows["outcome"].astype(np.uint8),
         "truncated": _truncated(rows, config.response_length),
     }
 

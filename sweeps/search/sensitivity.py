@@ -41,7 +41,7 @@ from .stages import Stages
 
 if TYPE_CHECKING:
     import xarray
-    from altair import Chart
+    from altair import FacetChart, LayerChart
 
 METRICS = ("seconds_per_update", "trained_tokens_per_second", "mean_expected_normalized_ess")
 FILE = "sensitivity.json"
@@ -105,7 +105,7 @@ class Sensitivity:
             }
         )
 
-    def chart(self, metric: str | None = None) -> Chart:
+    def chart(self, metric: str | None = None) -> LayerChart | FacetChart:
         """Draw the indices of one metric, the first one if none is named.
 
         Raises

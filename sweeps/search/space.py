@@ -18,7 +18,7 @@ import numpy as np
 from ...kernels.errors import ConfigError, Finding
 from ..config.config import PipelineConfig
 from ..config.rules import contradictions
-from ..recommend.table import SCENARIO_FIELDS
+from ..results.scenarios import SCENARIO_FIELDS
 from ..spec.axes import expand, field_of_axis, identity, is_knob, is_whole, knob_may_be_whole, plain
 from ..spec.cells import unchecked_config
 from ..spec.design import design_from_groups, sampled_group, scaled_values

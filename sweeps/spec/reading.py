@@ -20,7 +20,7 @@ from ..config.config import AXIS_FIELDS, PipelineConfig
 from ..config.rules import NoEffect
 from ..custom.custom import CustomIdentity
 from ..laws.lengths import LengthLaw, SecondsLaw
-from ..presets.registry import find_preset, preset_config
+from ..presets.registry import find_preset, preset_config, preset_name
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
 from ..user_files import decoded, parse_toml, read_bytes
 from .axes import ENGINE_PREFIX, PRESET_PREFIX, checked_value, read_none
@@ -191,6 +191,7 @@ def read_base(
         settings["engine"] = _read_field("engine", settings["engine"], folder)
     wanted = with_engine_fields(settings, changes)
     preset = wanted.pop("preset", None)
+    preset = preset_name(preset) if isinstance(preset, str) else preset
     knobs = _knob_names(preset)
     fields = {name: _read_field(name, value, folder) for name, value in wanted.items()}
     misplaced = [name for name in fields if name in AXIS_FIELDS and name not in knobs]

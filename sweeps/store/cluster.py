@@ -48,6 +48,8 @@ def run_stored_on_cluster(
     StoreError
         If the workers do not see the store's folder, or run another version.
     """
+    if not todo:
+        return  # and no worker is waited for
     cut = tuple(part.layout.chunks for part in store.parts)
     waiting = iter(todo)
 
@@ -77,7 +79,7 @@ def run_stored_on_cluster(
         progress.block(f"{part.prefix}{unit_name(unit)}", runs, result["record"]["seconds"])
         accept(part, unit, result["record"], result["failures"])
 
-    run_on_cluster(client, submit, receive, progress, cancel)
+    run_on_cluster(client, unit_on_worker, submit, receive, progress, cancel)
 
 
 def unit_on_worker(

@@ -38,6 +38,10 @@ class _Chunked(BackendArray):
         self.variable = variable
         self.shape, self.dtype = variable.array.shape, variable.array.dtype
 
+    def chunks(self, dims: tuple[str, ...]) -> dict[str, int]:
+        """Name how far a chunk goes along each dimension, for readers who go by whole chunks."""
+        return dict(zip(dims, self.variable.array.chunks, strict=True))
+
     def __getitem__(self, key: Any) -> Any:
         support = indexing.IndexingSupport.OUTER
         return indexing.explicit_indexing_adapter(key, self.shape, support, self.variable.read)
@@ -55,7 +59,9 @@ class _SweepBackend(BackendEntrypoint):
             done = list(store.done_units(part))
             for name, (_, dims, about) in variable_table(part).items():
                 array = _Chunked(store.variable(part, name, done))
-                variables[name] = xarray.Variable(dims, indexing.LazilyIndexedArray(array), about)
+                variables[name] = xarray.Variable(
+                    dims, indexing.LazilyIndexedArray(array), about, {"preferred_chunks": array.chunks(dims)}
+                )
         attributes = {name: value for name, value in store.attributes.items() if name != "coordinates"}
         if missing := unrecorded_names(store.parts):
             attributes[NOT_RECORDED] = " ".join(missing)

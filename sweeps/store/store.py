@@ -23,7 +23,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,14 +195,19 @@ class SweepStore:
         values = variable.read((*at, *(slice(None) for _ in tail)))
         return values.reshape(len(part.layout.cells(unit)), box[-1][1] - box[-1][0], *tail)
 
-    def write_unit(self, work: UnitWork, kept_tables: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Write a unit's data and tables; gives the journal's record, which is not written yet."""
+    def write_unit(
+        self, work: UnitWork, before: Mapping[str, str | polars.DataFrame] | None = None
+    ) -> dict[str, Any]:
+        """Write a unit's data and tables; gives the journal's record, which is not written yet.
+
+        `before` has the digests of its tables' parts, or rows, of which those of other runs stay.
+        """
         part, unit = work.part, work.unit
         box = part.layout.box(unit)
         shape = tuple(stop - start for start, stop in box)
         values = variable_values(part, work.arrays, shape)
         digest, pack = self._write_arrays(part, values, box, work.name)
-        tables = write_unit_tables(self.place, work, self.spec, kept_tables)
+        tables = write_unit_tables(self.place, work, self.spec, before)
         status = work.arrays.status
         return {
             "kind": UNIT,
@@ -286,8 +291,10 @@ def done_mask(part: Part, unit: Sequence[int], record: dict[str, Any] | None) ->
     return mask.reshape(-1, shape[-1])
 
 
-def create_store(folder: Path, spec: SweepSpec, unit_runs: int | None = None) -> tuple[SweepStore, StoreLock]:
-    """Make the folder of a sweep, whole or not at all, and hold its lock.
+def create_store(
+    folder: Path, spec: SweepSpec, unit_runs: int | None = None, parts: Sequence[Part] | None = None
+) -> tuple[SweepStore, StoreLock]:
+    """Make the folder of a sweep, whole or not at all, and hold its lock; `parts` are planned if not given.
 
     Raises
     ------
@@ -300,7 +307,7 @@ def create_store(folder: Path, spec: SweepSpec, unit_runs: int | None = None) ->
     building.mkdir()
     lock = StoreLock(building)
     try:
-        fill_folder(building, spec, plan_parts(spec, unit_runs))
+        fill_folder(building, spec, plan_parts(spec, unit_runs) if parts is None else parts)
         os.rename(building, folder)
     except OSError as error:
         lock.release()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ..spec.spec import SweepSpec
 from .digests import fast_digest, holds
 from .packs import PACKS_NAME
 from .place import CHANGED, KEPT, MISSING, UNFINISHED, Place, refusal
+from .table_rows import UnitRows, places_in
 
 if TYPE_CHECKING:
     import polars
@@ -48,7 +49,7 @@ def wanted_tables(spec: SweepSpec, part_name: str) -> tuple[str, ...]:
 
 
 def write_unit_tables(
-    place: Place, work: UnitWork, spec: SweepSpec, kept: Mapping[str, polars.DataFrame] | None = None
+    place: Place, work: UnitWork, spec: SweepSpec, before: Mapping[str, str | polars.DataFrame] | None = None
 ) -> dict[str, str]:
     """Write a unit's parts.
 
@@ -58,8 +59,9 @@ def write_unit_tables(
         The store's folder.
     work : UnitWork
     spec : SweepSpec
-    kept : mapping, optional
-        Table -> rows of the unit that were there before and stay.
+    before : mapping, optional
+        Table -> digest of the unit's part that is there, or the rows themselves: those of runs that are not
+        done again stay.
 
     Returns
     -------
@@ -67,12 +69,17 @@ def write_unit_tables(
         Table -> digest of the part's file.
     """
     digests = {}
-    for table, fresh in unit_frames(work, spec).items():
-        rows = _merged(fresh, kept, table, work)
-        if len(rows.columns) > 2:  # else every cell of the unit is excluded
-            digests[table] = write_part(place, table, work.name, rows)
-    if work.arrays.failures or FAILURES in (kept or {}):
-        failures = _merged(_failures(work), kept, FAILURES, work)
+
+    def stored(table: str) -> polars.DataFrame | None:
+        there = (before or {}).get(table)
+        return read_part(place.folder, table, work.name, there) if isinstance(there, str) else there
+
+    for table in wanted_tables(spec, work.part.name):
+        rows = _rows(work, table, stored(table))
+        if rows.has_columns:
+            digests[table] = _put(place, part_name(table, work.name), rows.parquet())
+    if work.arrays.failures or FAILURES in (before or {}):
+        failures = _with_those_before(_failures(work), stored(FAILURES), work)
         if len(failures):
             digests[FAILURES] = write_part(place, FAILURES, work.name, failures)
     for table in sorted({*wanted_tables(spec, work.part.name), FAILURES} - set(digests)):
@@ -82,38 +89,13 @@ def write_unit_tables(
 
 def unit_frames(work: UnitWork, spec: SweepSpec) -> dict[str, polars.DataFrame]:
     """Return the rows of a unit's runs for each table that the sweep keeps."""
-    return {table: _frame(work, _rows(work, table)) for table in wanted_tables(spec, work.part.name)}
+    return {table: _rows(work, table).frame() for table in wanted_tables(spec, work.part.name)}
 
 
-def _rows(work: UnitWork, table: str) -> list[dict[str, np.ndarray]]:
+def _rows(work: UnitWork, table: str, before: polars.DataFrame | None = None) -> UnitRows:
     if table == MASKS_TABLE:
-        return [mask_columns(columns) for columns in work.arrays.tables.get("rollouts", [])]
-    return work.arrays.tables.get(table, [])
-
-
-def _frame(work: UnitWork, parts: list[dict[str, np.ndarray]]) -> polars.DataFrame:
-    """Put a unit's rows together, ordered by its runs; places become cell ids and seeds."""
-    import polars
-
-    if not parts:
-        return polars.DataFrame({"cell": np.zeros(0, np.int64), "seed": np.zeros(0, np.uint64)})
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    cells, seeds = columns.pop("config"), columns.pop("seed_index")
-    order = np.lexsort((seeds, cells))  # stable: rows of a run stay as they were recorded
-    labels = {
-        "cell": work.part.cell_ids.reshape(-1)[work.cells][cells[order]],
-        "seed": work.seeds[seeds[order]],
-    }
-    frame = polars.DataFrame({**labels, **{name: _column(values[order]) for name, values in columns.items()}})
-    return (
-        frame.with_columns(polars.when(polars.col("lag") >= 0).then("lag"), polars.col("end").fill_nan(None))
-        if {"lag", "end", "outcome"} <= set(frame.columns)
-        else frame
-    )  # of a rollout that has none yet
-
-
-def _column(values: np.ndarray) -> Any:
-    return values.tolist() if values.dtype.kind in "UO" else values
+        return UnitRows(work, work.arrays.tables.get("rollouts", []), before, mask_columns)
+    return UnitRows(work, work.arrays.tables.get(table, []), before)
 
 
 def _failures(work: UnitWork) -> polars.DataFrame:
@@ -131,37 +113,37 @@ def _failures(work: UnitWork) -> polars.DataFrame:
     )
 
 
-def _merged(
-    frame: polars.DataFrame, kept: Mapping[str, polars.DataFrame] | None, table: str, work: UnitWork
+def _with_those_before(
+    frame: polars.DataFrame, before: polars.DataFrame | None, work: UnitWork
 ) -> polars.DataFrame:
-    """Add rows that stay, and put all in the order of the unit's runs."""
+    """Add the failures of runs that were not done again, and put all in the order of the unit's runs."""
     import polars
 
-    before = (kept or {}).get(table)
-    if before is None or not len(before):
+    if before is None:
         return frame
-    together = polars.concat([before, frame.cast(before.schema)]) if len(frame) else before
-    return in_run_order(together, work.part.cell_ids.reshape(-1)[work.cells], work.seeds)
+    ids = work.part.cell_ids.reshape(-1)[work.cells]
+    cells, seeds = np.nonzero(work.todo_asked)
+    again = polars.DataFrame({"cell": ids[cells], "seed": work.seeds[seeds]})
+    kept = before.join(again, on=["cell", "seed"], how="anti", maintain_order="left")
+    return in_run_order(polars.concat([kept, frame.cast(before.schema)]), ids, work.seeds)
 
 
 def in_run_order(frame: polars.DataFrame, cells: np.ndarray, seeds: np.ndarray) -> polars.DataFrame:
     """Put rows in the order of their runs: by cell, then seed, as listed; the rows of a run stay in order."""
-    places = _places(cells, frame["cell"].to_numpy()) * len(seeds) + _places(seeds, frame["seed"].to_numpy())
+    places = places_in(cells, frame["cell"]) * len(seeds) + places_in(seeds, frame["seed"])
     return frame[np.argsort(places, kind="stable")]
-
-
-def _places(labels: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return where labels, each of which is there once, stand in a list."""
-    order = np.argsort(labels, kind="stable")
-    return order[np.searchsorted(labels[order], wanted)]
 
 
 def write_part(place: Place, table: str, work_name: str, frame: polars.DataFrame) -> str:
     """Put a unit's rows of a table in place in one step; gives the file's digest."""
     content = io.BytesIO()
     frame.write_parquet(content, statistics=True)
-    place.write(part_name(table, work_name), content.getvalue())
-    return fast_digest(content.getvalue())
+    return _put(place, part_name(table, work_name), content.getvalue())
+
+
+def _put(place: Place, name: str, content: bytes) -> str:
+    place.write(name, content)
+    return fast_digest(content)
 
 
 def read_part(folder: Path, table: str, work_name: str, digest: str) -> polars.DataFrame:

@@ -10,7 +10,6 @@ from ..execute.plan import Part
 from ..execute.units import unit_name
 from ..execute.work import UnitWork, empty_arrays, recording
 from .store import SweepStore
-from .tables import read_unit_tables
 
 Known = dict[str, Any] | None  # a unit's line in the journal, if it is done wholly or in part
 
@@ -37,26 +36,5 @@ def make_work(
 
 def write_work(store: SweepStore, work: UnitWork, *, known: Known = None) -> dict[str, Any]:
     """Write a unit's data and tables, with the rows of runs that were not done again; gives the record."""
-    kept = None
-    if known and not work.todo_asked.all():
-        kept = {
-            table: _rows_kept(frame, work)
-            for table, frame in read_unit_tables(store.folder, work.name, known.get("tables", {})).items()
-        }
-    return store.write_unit(work, kept)
-
-
-def _rows_kept(frame: Any, work: UnitWork) -> Any:
-    import polars
-
-    again = [
-        (int(work.part.cell_ids.reshape(-1)[work.cells[cell]]), int(work.seeds[seed]))
-        for cell, seed in np.argwhere(work.todo_asked)
-    ]
-    redone = polars.DataFrame(
-        {
-            "cell": np.array([cell for cell, _ in again], np.int64),
-            "seed": np.array([seed for _, seed in again], np.uint64),
-        }
-    )
-    return frame.join(redone, on=["cell", "seed"], how="anti", maintain_order="left")
+    before = None if work.todo_asked.all() else (known or {}).get("tables")
+    return store.write_unit(work, before)

@@ -30,6 +30,7 @@ from .recorded import unrecorded_names
 from .resume import drop_kept, keep_old, make_ready, refuse_older
 from .run_record import note_run, versions
 from .store import SweepStore, create_store, open_sweep
+from .tasks import Task, refuse_for_task, task_folder, task_unit_runs
 from .units import known_as, make_work, write_work
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def run_into_store(
     retry_failed: bool = False,
     fail_fast: bool = False,
     rerun: bool = False,
+    task: Task | None = None,
 ) -> xarray.Dataset:
     """Run a sweep into a folder, or go on with the one that is there.
 
@@ -70,6 +72,8 @@ def run_into_store(
         Stop at the first unit with a failed run.
     rerun : bool
         Undo everything that is stored, whatever its version, and run it again.
+    task : Task, optional
+        Run its share alone, into a store of its own beside `folder`.
 
     Returns
     -------
@@ -85,6 +89,9 @@ def run_into_store(
     from ..execute.threads import thread_count
 
     progress = progress or Progress()
+    if task is not None:
+        refuse_for_task(spec, folder, task)
+        folder, unit_runs = task_folder(folder, task), unit_runs or task_unit_runs(spec, task)
     with block_runner(executor, thread_count(executor, threads), spec.custom):
         pass  # what does not fit is refused before anything is written
     with faults_of_the_machine(folder):
@@ -101,6 +108,7 @@ def run_into_store(
                 cancel=cancel or threading.Event(),
                 retry_failed=retry_failed,
                 fail_fast=fail_fast,
+                task=task,
             )
             run.run()
         finally:
@@ -154,13 +162,14 @@ class StoredRun:
         cancel: threading.Event,
         retry_failed: bool = False,
         fail_fast: bool = False,
+        task: Task | None = None,
     ) -> None:
         self.store, self.lock, self.executor, self.threads = store, lock, executor, threads
         self.progress, self.cancel = progress, cancel
-        self.retry_failed, self.fail_fast = retry_failed, fail_fast
+        self.retry_failed, self.fail_fast, self.task = retry_failed, fail_fast, task
 
     def run(self) -> None:
-        """Do what is missing, then mark the store complete."""
+        """Do what is missing, then mark the store complete; a task does its share and marks nothing."""
         store = self.store
         self.check_place()
         make_ready(store, self.progress)
@@ -168,7 +177,8 @@ class StoredRun:
         todo = self._todo()
         if todo or not store.complete:  # else it stays as it is, also where a newer version cuts coarser
             self._complete(todo)
-            self.store, self.lock = merge_units(store, self.lock, self.progress, self.cancel)
+            if self.task is None:
+                self.store, self.lock = merge_units(store, self.lock, self.progress, self.cancel)
 
     def _complete(self, todo: Todo) -> None:
         store = self.store
@@ -179,7 +189,7 @@ class StoredRun:
                 self._run_units(todo)
             self.check_place()
             drop_kept(store)
-            if is_merged(store):  # else what is merged is the complete store
+            if self.task is None and is_merged(store):  # else what is merged is the complete store
                 store.finish()
 
     def check_place(self) -> None:
@@ -205,7 +215,8 @@ class StoredRun:
         """Return the units with runs still to do, and which."""
         found: Todo = []
         rounds_decide = self.store.spec.until is not None
-        for part, unit in self.store.units():
+        units = self.store.units() if self.task is None else self.task.units(self.store)
+        for part, unit in units:
             record = self.store.journal.units(part.name).get(unit_name(unit))
             todo = ~self.store.done_mask(part, unit)
             if rounds_decide and part.name == CELLS:
@@ -217,8 +228,10 @@ class StoredRun:
         return found
 
     def _run_units(self, todo: Todo) -> None:
-        total = total_runs(self.store.parts)
         missing = runs_of(todo)
+        total = total_runs(self.store.parts)
+        if self.task is not None:
+            total = missing + sum(self._runs_done(part.name) for part in self.store.parts)
         until = self.store.spec.until
         if until is not None:
             missing += self.store.part(CELLS).runs - self._runs_done(CELLS)

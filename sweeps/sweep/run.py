@@ -31,6 +31,7 @@ from ..spec.make import make_spec
 from ..spec.reading import read_spec_file
 from ..spec.spec import SweepSpec
 from ..spec.stopping import parse_rule
+from ..store.tasks import read_task
 from ..store.writing import run_into_store
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def run_sweep(
     progress: Observer | None = None,
     windows: int | None = None,
     custom: Custom | None = None,
+    baseline: bool = False,
+    task: tuple[int, int] | str | None = None,
 ) -> xarray.Dataset:
     """Run every combination of the axes' values at every seed.
 
@@ -82,6 +85,12 @@ def run_sweep(
         ``stop_after_updates``.
     custom : Custom, optional
         Rules, lengths and metrics of your own; ``executor="processes"`` then runs in several processes.
+    baseline : bool
+        Run the sequential baseline beside the cells, as the command does by itself: its figures are the
+        variables ``baseline_<metric>``.
+    task : (int, int), optional
+        (3, 16) runs the share of task 3 of 16 into a part of its own beside `store`, and gives that;
+        :func:`merge_stores` joins the parts.
 
     Returns
     -------
@@ -102,9 +111,17 @@ def run_sweep(
     >>> dict(ds.sizes)
     {'max_lag': 3, 'sync_cadence': 2, 'seed': 4, 'lag': 65}
     """
-    masks = flag_of("masks", masks)
-    spec = make_spec(base, axes, seeds, masks=masks, tables=tables, windows=windows, custom=remember(custom))
-    return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress)
+    spec = make_spec(
+        base,
+        axes,
+        seeds,
+        baseline=flag_of("baseline", baseline),
+        masks=flag_of("masks", masks),
+        tables=tables,
+        windows=windows,
+        custom=remember(custom),
+    )
+    return run_spec(spec, store=store, executor=executor, threads=threads, progress=progress, task=task)
 
 
 def run_spec(
@@ -114,6 +131,7 @@ def run_spec(
     threads: int | None = None,
     progress: Observer | None = None,
     cancel: threading.Event | None = None,
+    task: tuple[int, int] | str | None = None,
 ) -> xarray.Dataset:
     """Run a sweep that is given as a spec; arguments as :func:`run_sweep`.
 
@@ -131,13 +149,18 @@ def run_spec(
     )
     if store is not None:
         store = path_of("store", store)
+    share = None if task is None else read_task(task)
+    if share is not None and store is None:
+        raise ConfigError("task", "needs a store to be a part of", task, "Give store='results/name'.")
     workers = thread_count(executor, threads)
     if spec.tables and store is None:
         raise ConfigError(
             "tables", "need a store to be kept in", list(spec.tables), "Give store='results/name'."
         )
     if store is not None:
-        return run_into_store(spec, store, executor=executor, threads=threads, progress=observer, cancel=stop)
+        return run_into_store(
+            spec, store, executor=executor, threads=threads, progress=observer, cancel=stop, task=share
+        )
     compile_first(spec.base, observer)
     if workers is None and spec.custom is None:
         return _in_memory(

@@ -27,10 +27,17 @@ CALLS: dict[str, list[str]] = {
     "run": ["--store", "{folder}/made", *STORED],
     "simulate": ["--rollouts", "{folder}/rollouts.parquet", *BASE],
     "show": ["{store}"],
+    "merge": ["{store}", "--store", "{folder}/merged"],
     "compact": ["{store}"],
     "verify": ["{store}", "--sample", "2"],
     "report": ["{store}", "--no-images", "-o", "{folder}/page.html"],
     "recommend": ["{store}"],
+    "plan": [
+        *("--model", "Qwen3-0.6B", "--accelerator", "H100", "--gpus", "8", "--prompts", "2"),
+        *("--group-size", "2", "--law", "fixed:50", "--prompt-tokens", "10", "--max-tokens", "100"),
+        *("--rollout-gpus", "4", "--tensor-parallel", "2", "--systems", "synchronous", "--caps", "8"),
+        *("--seeds", "1", "-q", "--store", "{folder}/planned", "--page", "{folder}/plan.html"),
+    ],
     "search": ["--results", "{folder}", *BASE, "--axis", "max_lag=0..2", "--budget", "200", "--quiet"],
     "sensitivity": [
         "--results",
@@ -62,6 +69,16 @@ CALLS: dict[str, list[str]] = {
     ],
     "engine show": ["{folder}/given.toml", "{folder}/requests.csv", "--times", "{folder}/times.csv"],
     "engine cards": ["--sources"],
+    "calibrate": [
+        "{log}",
+        "--group-size",
+        "8",
+        "-o",
+        "{folder}/calibrated.toml",
+        "--page",
+        "{folder}/c.html",
+    ],
+    "whatif": ["{log}", "--axis", "rollout_workers=256,512", "--group-size", "8", "--seeds", "1"],
     "ledger": ["--model", "{folder}/config.json"],
     "ledger models": [],
     "ledger kv": ["--layers", "32", "--kv-heads", "8", "--head-dim", "128"],
@@ -74,6 +91,7 @@ CALLS: dict[str, list[str]] = {
     "lab": ["--output", "{folder}/lab"],
     "completion": ["bash"],
 }
+LOG = Path(__file__).parents[1] / "data" / "calibrate" / "verl_fully_async.csv"
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256,
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
@@ -116,7 +134,7 @@ def prepare(folder: Path) -> Path:
 
 def call_of(name: str, folder: Path) -> list[str]:
     """Return a command's call, its files in a folder."""
-    texts = [text.format(folder=folder, store=folder / "store") for text in CALLS[name]]
+    texts = [text.format(folder=folder, store=folder / "store", log=LOG) for text in CALLS[name]]
     return [*name.split(), *texts]
 
 

@@ -37,6 +37,8 @@ FLOORS = (
     ("sweeps.store", "sweeps.charts", "sweeps.recommend"),
     ("sweeps.sweep",),
     ("sweeps.compare", "sweeps.lab", "sweeps.engines", "sweeps.search"),
+    ("sweeps.logs", "sweeps.plan"),
+    ("sweeps.calibrate",),
     ("sweeps.pages",),
     ("sweeps",),
     ("public",),

@@ -210,6 +210,12 @@ def _store() -> str:
     return str(Path("a-store").resolve())
 
 
+@cache
+def _parts() -> str:
+    ls.run_sweep(BASE, {"max_lag": [0, 1]}, 2, store="some-tasks", task=(1, 1))
+    return str(Path("some-tasks").resolve())
+
+
 def len_of_batches(run: Any) -> int:
     """Count the updates of a run, for `map_runs`."""
     return len(run.batches)
@@ -247,9 +253,50 @@ def _requests() -> Any:
     return ls.read_requests(_file("requests.csv", _REQUESTS))
 
 
+_QUESTION = {
+    "model": "Qwen3-0.6B",
+    "accelerator": "H100",
+    "gpus": 8,
+    "prompts": 2,
+    "group_size": 2,
+    "law": ls.LengthLaw.fixed(50),
+    "prompt_tokens": 10,
+    "max_tokens": 100,
+}
+
+
+@cache
+def _plan() -> Any:
+    few = {"rollout_gpus": [4], "tensor_parallel": [2], "systems": ["synchronous"], "caps": [8]}
+    return ls.plan(**_QUESTION, **few, seeds=1)
+
+
 @cache
 def _fit() -> Any:
     return ls.fit_engine(_requests(), model="Llama-3.1-8B", accelerator="H100", kv_cache_tokens="none")
+
+
+def _samples() -> Any:
+    return ls.read_engine_log(_file("samples.csv", _SAMPLES))
+
+
+@cache
+def _steps() -> Any:
+    """A log so short that trying every odd value on it takes little time."""
+    config = ls.preset_config(
+        "openrlhf", batch_groups=4, group_size=2, rollout_workers=8, stop_after_updates=28
+    )
+    return ls.step_log_of(ls.simulate_pipeline(config.replace(duration_seconds=5e4), rollouts=True))
+
+
+@cache
+def _calibration() -> Any:
+    return ls.calibrate(_steps(), preset="openrlhf", held=0.2, group_size=2, rollout_workers=8)
+
+
+@cache
+def _what_if() -> Any:
+    return ls.what_if(_calibration(), {"rollout_workers": [4, 8]}, seeds=1)
 
 
 def _file(name: str, text: str) -> str:
@@ -261,6 +308,11 @@ _REQUESTS = "arrival_s,prompt_tokens,output_tokens,e2e_s\n" + "\n".join(
     f"{place / 10},5,4,{0.05 + place / 1000}" for place in range(24)
 )
 _STAGES = "running,prompt_tokens,output_tokens,seconds_per_token\n2,50,9,0.01\n8,50,9,0.011\n32,50,9,0.015\n"
+_STEPS = "step,timing_s/gen,timing_s/step\n1,5,9\n2,4,8\n"
+_SAMPLES = "t_s,#running-req,#token,gen throughput (token/s)\n" + "\n".join(
+    f"{place},{running},{100 * running + 40 * place},{running / (0.01 + running / 1e4 + place / 1e5):.3f}"
+    for place, running in enumerate(6 * [4] + 6 * [8] + 6 * [16])
+)
 _SPEC = "name = 'x'\nseeds = 1\n[base]\nduration_seconds = 20\n[axes]\nmax_lag = [0, 1]\n"
 RECORD = good_record()
 SHAPE = k.ModelShape(
@@ -893,7 +945,7 @@ def _sweep_calls() -> dict[str, Call]:
         "constraint_intervals": {"result": general},
         "explain_stall": {"config": BASE, "result": result},
         "finish_run": {"run": Lazy(_finished_run)},
-        "frontier": {"ds": ds, **names, "confidence": 0.95},
+        "frontier": {"ds": ds, **names, "scenarios": None, "confidence": 0.95},
         "length_bias": {"result": general},
         "length_quantiles": {"result": general, "quantiles": (0.5, 0.9)},
         "load_spec": {"path": Lazy(lambda: _file("s.toml", _SPEC)), "rollout_workers": 2},
@@ -907,7 +959,7 @@ def _sweep_calls() -> dict[str, Call]:
             "confidence": 0.95,
         },
         "phase_bounds": {"config": BASE},
-        "plot_frontier": {"ds": ds, **names, "confidence": 0.95},
+        "plot_frontier": {"ds": ds, **names, "scenarios": None, "confidence": 0.95},
         "plot_heatmap": {
             "ds": ds,
             "metric": "updates",
@@ -938,6 +990,74 @@ def _sweep_calls() -> dict[str, Call]:
             "held_every": 2,
             "held_first": False,
             "priors": None,
+        },
+        "load_network": {"name_or_path": "one-node"},
+        "plan": {
+            **_QUESTION,
+            "rollout_gpus": [4],
+            "tensor_parallel": [2],
+            "systems": ["synchronous"],
+            "max_lags": [1],
+            "caps": [8],
+            "cadences": [1],
+            "network": "one-node",
+            "gpus_per_node": 8,
+            "forward_passes": 1,
+            "optimizer_steps": 1,
+            "reference_model": False,
+            "engine_format": "bf16",
+            "cache_format": "bf16",
+            "utilization": 0.9,
+            "drift_per_version": 0.2,
+            "price": 2.0,
+            "inputs": {"weight_efficiency": 0.9},
+            "measured": None,
+            "seeds": 1,
+            "most_simulated": 2,
+            "store": None,
+            "executor": "threads",
+            "threads": 1,
+            "progress": None,
+            "cancel": None,
+        },
+        "write_plan_page": {"path": "plan.html", "plan": Lazy(_plan), "line": ""},
+        "calibrate": {
+            "log": Lazy(_steps),
+            "preset": "openrlhf",
+            "lengths": None,
+            "samples": None,
+            "rollout_gpus": 4,
+            "trainer_gpus": 4,
+            "other_sizes": None,
+            "held": 0.2,
+            "fit_steps": None,
+            "seed": 0,
+            "framework": None,
+            "columns": None,
+            "units": None,
+            "group_size": 2,
+            "rollout_workers": 8,
+        },
+        "step_log_of": {"result": result},
+        "what_if": {
+            "calibration": Lazy(_calibration),
+            "axes": {"rollout_workers": [4, 8]},
+            "seeds": 1,
+            "threads": 1,
+        },
+        "fit_engine_samples": {"log": Lazy(_samples)},
+        "read_engine_log": {
+            "path": Lazy(lambda: _file("samples.csv", _SAMPLES)),
+            "engine": None,
+            "kv_cache_tokens": 4000,
+            "where": {},
+            "columns": {},
+        },
+        "read_step_log": {
+            "path_or_paths": Lazy(lambda: _file("steps.csv", _STEPS)),
+            "framework": None,
+            "columns": {},
+            "units": {},
         },
         "read_requests": {
             "path": Lazy(lambda: _file("requests.csv", _REQUESTS)),
@@ -981,6 +1101,7 @@ def _sweep_calls() -> dict[str, Call]:
             "threads": 1,
             "progress": None,
             "cancel": None,
+            "task": None,
         },
         "run_sweep": {
             "base": BASE,
@@ -994,6 +1115,8 @@ def _sweep_calls() -> dict[str, Call]:
             "progress": None,
             "windows": None,
             "custom": None,
+            "baseline": False,
+            "task": None,
         },
         "map_runs": {"ds": ds, "function": len_of_batches, "rollouts": False},
         "search": {
@@ -1056,6 +1179,7 @@ def _sweep_calls() -> dict[str, Call]:
             "contract": None,
             "max_line_bytes": 1000,
         },
+        "merge_stores": {"stores": Lazy(_parts), "store": None, "progress": None},
         "verify_store": {
             "folder": Lazy(_store),
             "sample": 1,
@@ -1111,10 +1235,33 @@ def _owned_calls() -> dict[str, Call]:
     calls |= {
         "Finding.within": Call({"place": "x."}, target=lambda: ls.Finding(*error)),
         "Frontier.on_frontier": Call(target=lambda: ls.frontier(_dataset())),
+        "Frontier.parts": Call(target=lambda: ls.frontier(_dataset())),
         "Knob.checked": Call({"value": 3}, target=lambda: preset().knobs[0]),
         "Engine.to_dict": Call(target=lambda: ENGINE),
+        "Calibration.as_dict": Call(target=_calibration),
+        "Calibration.backtest_frame": Call(target=_calibration),
+        "Calibration.fits_frame": Call(target=_calibration),
+        "Calibration.predictions_frame": Call(target=_calibration),
+        "Calibration.sweep": Call(
+            {"axes": {"rollout_workers": [4, 8]}, "seeds": 1, "store": None, "threads": 1},
+            target=_calibration,
+        ),
+        "Calibration.to_toml": Call({"name": "run.toml"}, target=_calibration),
+        "WhatIf.as_dict": Call(target=_what_if),
+        "WhatIf.frame": Call(target=_what_if),
         "EngineFit.as_dict": Call(target=_fit),
         "EngineFit.to_toml": Call({"name": "engine.toml"}, target=_fit),
+        "Plan.sweep": Call({"axes": {"sync_seconds": [1.0]}, "seeds": 1}, target=_plan),
+        "Plan.to_dict": Call(target=_plan),
+        "EngineSamplesFit.as_dict": Call(target=lambda: ls.fit_engine_samples(_samples())),
+        "EngineSamplesFit.to_toml": Call(
+            {"name": "engine.toml"}, target=lambda: ls.fit_engine_samples(_samples())
+        ),
+        "EngineSamplesFit.value": Call(
+            {"name": "step_seconds"}, target=lambda: ls.fit_engine_samples(_samples())
+        ),
+        "StepLog.as_dict": Call(target=lambda: ls.read_step_log(_file("steps.csv", _STEPS))),
+        "StepLog.found": Call({}, ("rest",), target=lambda: ls.read_step_log(_file("steps.csv", _STEPS))),
         "Stages.without": Call({"place": 0}, target=lambda: ls.read_stages(_file("stages.csv", _STAGES))),
         "EngineResult.requests_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),

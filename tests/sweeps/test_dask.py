@@ -100,8 +100,8 @@ def test_units_that_kill_their_workers_are_told_and_the_others_are_kept(tmp_path
 
     real = dask_executor.windowed
 
-    def some_lost(client, submit, cancel):
-        for number, (item, result) in enumerate(real(client, submit, cancel)):
+    def some_lost(*arguments):
+        for number, (item, result) in enumerate(real(*arguments)):
             yield item, KilledWorker() if number == 3 else result
 
     monkeypatch.setattr(dask_executor, "windowed", some_lost)

@@ -53,7 +53,16 @@ def test_fit_as_data_is_one_document_with_everything(folder):
     found = json.loads(out)
 
     assert code == 0
-    assert set(found) == {"engine", "fitted", "parameters", "coefficients", "errors", "notes", "written"}
+    assert set(found) == {
+        "schema",
+        "engine",
+        "fitted",
+        "parameters",
+        "coefficients",
+        "errors",
+        "notes",
+        "written",
+    }
     assert found["errors"]["held"]["requests"] == 12
     assert [one["told_by"] in ("data", "data and prior", "prior") for one in found["parameters"]] == [
         True
@@ -86,8 +95,8 @@ def test_cards_lists_every_shipped_accelerator_with_its_source(folder):
     code, out, _ = call("cards", "--json")
 
     assert code == 0
-    assert len(json.loads(out)) == 24
-    assert all(card["source"] for card in json.loads(out))
+    assert len(json.loads(out)["cards"]) == 24
+    assert all(card["source"] for card in json.loads(out)["cards"])
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,10 @@ from lagsweep.sweeps.cli.main import SUBCOMMANDS, main, root, sub_command
 from lagsweep.sweeps.execute.dask import UnitsLost
 from lagsweep.sweeps.json_text import json_text, plain_data
 
+PLANNED = [
+    *("--model", "Qwen3-0.6B", "--accelerator", "H100", "--gpus", "8", "--prompts", "2", "--group-size", "2"),
+    *("--prompt-tokens", "10", "--max-tokens", "100"),
+]
 FAILING = [
     (["simulate", "--batch-tokens", "0"], "ConfigError", 2, "--batch-tokens"),
     (["simulate", "--law", "nothing:3"], "ConfigError", 2, "--response-length"),
@@ -23,12 +27,15 @@ FAILING = [
     (["show", "nowhere"], "StoreError", 3, "store"),
     (["verify", "nowhere"], "StoreError", 3, "store"),
     (["compact", "nowhere"], "StoreError", 3, "store"),
+    (["merge", "nowhere"], "StoreError", 3, "merge"),
     (["report", "nowhere"], "StoreError", 3, "store"),
     (["recommend", "nowhere"], "StoreError", 3, "store"),
     (["sensitivity", "--axis", "max_lag=0,1", "--points", "1"], "ConfigError", 2, "points"),
     (["search", "--axis", "max_lag=0,1", "--budget", "3"], "ConfigError", 2, "budget_runs"),
     (["trace", "nowhere", "--cell", "1"], "StoreError", 3, "store"),
     (["trace", "--cell", "1"], "ConfigError", 2, "--cell"),
+    (["plan", *PLANNED], "ConfigError", 2, "--law"),
+    (["plan", *PLANNED, "--law", "fixed:9", "--rollout-gpus", "x"], "ConfigError", 2, "--rollout-gpus"),
     (["compare", "areal:nothing=1"], "ConfigError", 2, "nothing"),
     (["validate", "nowhere.jsonl"], "ConfigError", 2, "file"),
     (["presets", "nothing"], "ConfigError", 2, "preset"),
@@ -134,7 +141,7 @@ def test_a_finding_without_a_value_has_null():
         (CheckpointError("a"), "CheckpointError", 3),
         (UnitsLost("a"), "UnitsLost", 1),
         (FileNotFoundError(2, "No such file", "x"), "OSError", 2),
-        (MemoryError(), "MemoryError", 1),
+        (MemoryError(), "MemoryError", 3),
         (RecursionError(), "RecursionError", 2),
         (RuntimeError("Zstd decompression failed"), "StoreError", 3),
         (KeyboardInterrupt(), "Stopped", 130),

@@ -235,7 +235,7 @@ def test_checkpoint_shows_a_rule_that_has_no_interval():
 
 
 def test_models_lists_every_shape_with_its_sources():
-    rows = json.loads(_run("models", "--json").output)
+    rows = json.loads(_run("models", "--json").output)["models"]
     shown = _run("models", "--sources").output
 
     assert len(rows) == 12

@@ -16,7 +16,7 @@ from lagsweep.errors import ConfigError
 from lagsweep.kernels.intervals import mean_interval
 from lagsweep.sweeps.charts.lag import lag_rows
 from lagsweep.sweeps.charts.plots import thinned
-from lagsweep.sweeps.charts.style import CATEGORIES
+from lagsweep.sweeps.charts.style import CATEGORIES, on_dark
 from lagsweep.sweeps.results.frontier import frontier
 from lagsweep.sweeps.results.words import axis_words, metric_title, short_label
 from lagsweep.sweeps.spec.make import make_spec
@@ -72,6 +72,20 @@ def test_every_axis_has_a_title_and_units_where_there_are_any(sweep, run):
         svg = drawn(chart)
         for text in units:
             assert text in svg
+
+
+def test_every_chart_has_a_title_and_says_in_words_what_it_shows(sweep, run):
+    best = frontier(sweep).frame.row(0, named=True)
+    for chart, title, words in (
+        (plot_frontier(sweep), "Throughput against effective sample size", f"{best[THROUGHPUT]:,.4g}"),
+        (plot_heatmap(sweep), "Trained tokens per second", f"{best[THROUGHPUT]:,.4g}"),
+        (plot_lag(sweep), "How old the trained rollouts were", "most at lag"),
+        (plot_timeline(run), "One run over time", f"{len(run.batches)} batches"),
+    ):
+        assert title in drawn(chart)
+        assert words in chart.to_dict()["description"]
+    other = plot_frontier(sweep, throughput="effective_tokens_per_second", ess="mean_lag")
+    assert " against lag<" in drawn(other)
 
 
 # The frontier ----------------------------------------------------------------------------------------------
@@ -161,6 +175,28 @@ def test_axes_that_are_not_shown_stand_at_the_best_cell_or_where_asked(sweep):
     assert "at sync_cadence=2" in drawn(asked)
 
 
+def test_an_axis_that_stands_at_a_value_is_not_shown(sweep):
+    at = plot_heatmap(sweep, x="max_lag", y="queue_cap", at={"sync_cadence": 2})
+    (rows,) = tiles(sweep, x="max_lag", y="queue_cap", at={"sync_cadence": 2})
+    cells = sweep["cell"].sel(sync_cadence=2).values.reshape(-1).tolist()
+
+    assert sorted(row["cell"] for row in rows) == sorted(cells)
+    assert "at sync_cadence=2" in drawn(at)
+    (by_default,) = tiles(sweep, at={"max_lag": 1})
+    assert {(row["queue_cap"], row["sync_cadence"]) for row in by_default} == set(
+        itertools.product(AXES["queue_cap"], AXES["sync_cadence"])
+    )
+
+
+def test_a_value_of_an_axis_that_knows_none_may_be_given_as_a_number():
+    ds = run_sweep(small_base(), {"queue_cap": ["none", 400, 600], "max_lag": [0, 1]}, 2)
+    for value, place in ((400, 400.0), ("400", 400.0), (None, np.inf), (np.inf, np.inf)):
+        (rows,) = tiles(ds, at={"queue_cap": value})
+        assert sorted(row["cell"] for row in rows) == sorted(ds["cell"].sel(queue_cap=place).values.tolist())
+    with pytest.raises(ConfigError, match=r"at\.queue_cap: must be a value of the axis \(got 500\)"):
+        plot_heatmap(ds, at={"queue_cap": 500})
+
+
 def test_one_axis_is_one_row_of_tiles():
     ds = run_sweep(small_base(), {"max_lag": [0, 1, 2]}, 2)
 
@@ -189,7 +225,11 @@ def test_cells_without_a_value_leave_their_tile_empty():
     [
         ({"x": "max_lagg"}, "axis: must be one of the sweep's (got 'max_lagg'). Did you mean 'max_lag'?"),
         ({"x": "max_lag", "y": "max_lag"}, "axis: must be used once (got ['max_lag', 'max_lag'])."),
-        ({"at": {"sync_cadence": 1}}, "at: must name axes that are not shown (got 'sync_cadence')."),
+        (
+            {"facet": "sync_cadence", "at": {"sync_cadence": 1}},
+            "at: must name axes that are not shown (got 'sync_cadence').",
+        ),
+        ({"at": {"sync_cadence": 1, "max_lag": 0, "queue_cap": 200}}, "at: must leave an axis to show"),
         ({"metric": "tokens"}, "metric: must be one of the dataset's (got 'tokens')."),
     ],
 )
@@ -291,9 +331,11 @@ PROTANOPIA = [[0.11238, 0.88762, 0.0], [0.11238, 0.88762, 0.0], [0.00401, -0.004
 DEUTERANOPIA = [[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02234, 0.02234, 1.0]]
 
 
+@pytest.mark.parametrize("page", ["light", "dark"])
 @pytest.mark.parametrize("matrix", [PROTANOPIA, DEUTERANOPIA, np.eye(3)], ids=["protan", "deutan", "normal"])
-def test_no_two_categories_look_alike_to_any_reader(matrix):
-    seen = [_seen_by(colour, matrix) for colour in CATEGORIES]
+def test_no_two_categories_look_alike_to_any_reader(matrix, page):
+    shown = [on_dark(colour) if page == "dark" else colour for colour in CATEGORIES]
+    seen = [_seen_by(colour, matrix) for colour in shown]
 
     assert min(np.abs(a - b).max() for a, b in itertools.combinations(seen, 2)) > 0.08
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import threading
 from collections import Counter
 
@@ -212,6 +214,7 @@ def test_a_failed_run_is_data_and_the_rest_goes_on(monkeypatch):
     assert (failed == ((ds.max_lag == 1) & (ds.seed == 2))).all()
     assert set(ds.reason.values[failed.values]) == {"FloatingPointError: injected"}
     assert set(ds.reason.values[~failed.values]) == {""}
+    assert ds.reason.dtype == object  # a text of fixed width would take the longest one's room for every run
     assert (ds.updates.values[failed.values] == -1).all()
     assert np.isnan(ds.mean_lag.values[failed.values]).all()
     reference = one_by_one(small_base(), AXES, [0, 1, 2])
@@ -374,3 +377,60 @@ def test_progress_may_be_a_function():
 
     assert told[-1] == (24, 24)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def _to_a_full_disk(done, total):
+    raise OSError(28, "No space left on device")
+
+
+def _to_a_closed_file(done, total):
+    file = io.StringIO()
+    file.close()
+    file.write(f"{done} of {total}")
+
+
+class _LostObserver(Progress):
+    def block(self, unit, runs, seconds):
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("observer", [_to_a_full_disk, _to_a_closed_file, _LostObserver()])
+def test_progress_that_cannot_be_written_is_switched_off_and_the_runs_go_on(
+    observer, stored, tmp_path, capsys
+):
+    store = {"store": tmp_path / "sweep"} if stored else {}
+
+    ds = run_sweep(small_base(), AXES, seeds=2, progress=observer, **store)
+
+    assert (ds.status == 1).all()
+    assert capsys.readouterr().err.count("progress: cannot be written") == 1
+
+
+class _LostTerminal(io.StringIO):
+    """A terminal that is closed while a bar is drawn on it."""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        if self.tell() > 40:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+def test_a_bar_on_a_terminal_that_is_closed_does_not_end_a_run(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal := _LostTerminal())
+
+    ds = run_sweep(small_base(), AXES, seeds=2, progress=True)
+
+    assert terminal.tell() > 40  # it was written to until it was lost
+    assert (ds.status == 1).all()
+
+
+def test_what_is_wrong_in_a_progress_function_itself_is_raised():
+    def wrong(done, total):
+        raise ValueError("a defect of mine")
+
+    with pytest.raises(ValueError, match="a defect of mine"):
+        run_sweep(small_base(), AXES, seeds=2, progress=wrong)

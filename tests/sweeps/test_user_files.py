@@ -7,6 +7,7 @@ import datetime
 import json
 import math
 import warnings
+from functools import partial
 from pathlib import Path
 
 import click
@@ -20,6 +21,9 @@ from lagsweep.errors import CheckpointError, ConfigError, LagsweepError
 from lagsweep.sweeps import user_files
 from lagsweep.sweeps.checkpoint.checkpoint import latest_checkpoint, load_checkpoint, read_manifest
 from lagsweep.sweeps.config.config import AXIS_FIELDS
+from lagsweep.sweeps.logs.engine_log import read_engine_log
+from lagsweep.sweeps.logs.lengths import read_lengths
+from lagsweep.sweeps.logs.step_log import read_step_log
 from lagsweep.sweeps.memory.hf_config import ARCHITECTURES, shape_from_config
 from lagsweep.sweeps.presets.registry import all_presets
 from lagsweep.sweeps.records.files import read_records
@@ -253,7 +257,7 @@ def test_every_command_ends_without_a_traceback_on_an_odd_file(content, suffix, 
 
 def _file_parameters():
     """Find every parameter that names what is read, be it a path or a text that may be one."""
-    made = {("run", "store"), ("compare", "store")}
+    made = {("run", "store"), ("compare", "store"), ("plan", "store")}
     for name, command in commands().items():
         for parameter in command.params:
             text = isinstance(parameter.type, click.Path) or parameter.type is click.STRING
@@ -283,16 +287,36 @@ def test_every_law_of_a_file_refuses_an_odd_file(content, suffix, tmp_path):
     assert caught.value.findings[0].field
 
 
+@pytest.mark.parametrize("read", [read_step_log, read_engine_log, read_lengths])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".json", ".jsonl", ".parquet", ".log", ".csv.gz"])
+@pytest.mark.parametrize("content", ODD_BYTES)
+def test_every_reader_of_logs_refuses_an_odd_file(content, suffix, read, tmp_path):
+    path = tmp_path / f"odd{suffix}"
+    path.write_bytes(ODD_BYTES[content])
+
+    with pytest.raises(ConfigError) as caught:
+        read(path)
+    assert caught.value.findings[0].field
+
+
 def test_a_cell_of_a_column_may_hold_anything(tmp_path):
     for number, value in enumerate([[], {}, "x", None, True, LONG, [[1], [2, 3]]]):
         path = tmp_path / f"{number}.jsonl"
         path.write_text(json.dumps({"n": 5, "g": "a"}) + "\n" + json.dumps({"n": value, "g": value}) + "\n")
         refused_or_right(LengthLaw.from_file, path, "n")
         refused_or_right(LengthLaw.grouped_from_file, path, "n", "g")
+        refused_or_right(partial(read_step_log, columns={"step": "g", "step_seconds": "n"}), path)
+        refused_or_right(partial(read_lengths, columns={"response_tokens": "n", "prompt": "g"}), path)
+        refused_or_right(
+            partial(read_engine_log, columns={"running": "n", "generated_tokens_per_second": "g"}), path
+        )
     frame = pl.DataFrame({"n": [[1], [1, 2]], "g": [{"a": 1}, {"a": 2}]})
     frame.write_parquet(tmp_path / "lists.parquet")
     refused_or_right(LengthLaw.from_file, tmp_path / "lists.parquet", "n")
     refused_or_right(LengthLaw.grouped_from_file, tmp_path / "lists.parquet", "n", "g")
+    refused_or_right(
+        partial(read_step_log, columns={"step": "g", "step_seconds": "n"}), tmp_path / "lists.parquet"
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
@@ -310,10 +334,12 @@ DOORS = {
     "execute.processes",  # what processes that this one started send back
     "custom.custom",  # text that the spec itself made
     "user_files",  # the door
-    "records.files", "laws.files",  # one format more, through the door
+    "records.files", "laws.files", "logs.tables",  # one format more, through the door
     "checkpoint.files", "checkpoint.manifest",  # the manifest's own strict reader
     "files", "frame_files", "json_text",
-    "memory.models", "laws.shipped", "pages.page", "engines.accelerators",  # data that the package ships
+    "memory.models", "laws.shipped", "pages.page",  # data that the package ships
+    "engines.accelerators", "plan.networks",  # the same
+    "logs.frameworks", "logs.engine_log",  # the same: maps of columns
     "pages.sections", "spec.carried",  # what a store holds
 }  # fmt: skip
 READS = {"loads", "load", "read_text", "read_csv", "read_parquet", "scan_parquet", "read_json", "read_ndjson"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...json_text import json_text
+from ...json_text import json_document
 
 
 @click.command(name="cards")
@@ -22,7 +22,7 @@ def command(sources: bool, as_json: bool) -> None:
 
     cards = list(shipped_accelerators().values())
     if as_json:
-        click.echo(json_text([asdict(card) for card in cards], indent=1))
+        click.echo(json_document("engine-cards", {"cards": [asdict(card) for card in cards]}, indent=1))
         return
     header = ["accelerator", "GiB", "TB/s", "bf16 TFLOP/s", "link"]
     rows = [

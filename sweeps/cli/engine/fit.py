@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from ....kernels.errors import NO_VALUE, ConfigError
-from ...json_text import json_text
+from ...json_text import json_document
 from ..shared import this_command
 from .options import reading, reading_options
+from .samples import fit_samples
 
 _WHOLE = click.IntRange(min=1)
 
@@ -18,9 +19,13 @@ _WHOLE = click.IntRange(min=1)
 @click.command(
     name="fit",
     epilog="Names of models: lagsweep ledger models; of accelerators: lagsweep engine cards. "
-    "Exit codes: 0 done, 2 usage.",
+    "Exit codes: 0 done, 1 samples that tell no step, 2 usage.",
 )
-@click.argument("requests", type=click.Path(path_type=Path), metavar="REQUESTS")
+@click.argument("requests", type=click.Path(path_type=Path), metavar="[REQUESTS]", required=False)
+@click.option(
+    "--samples", type=click.Path(path_type=Path), metavar="FILE",
+    help="Fit to an engine's own log or metrics in place of requests.",
+)  # fmt: skip
 @click.option("--model", help="A shipped model or a path to a config.json.")
 @click.option("--accelerator", help="A shipped accelerator or a JSON file with a row of your own.")
 @click.option("--tensor-parallel", type=_WHOLE, default=1, show_default=True, help="Cards of one engine.")
@@ -47,14 +52,24 @@ _WHOLE = click.IntRange(min=1)
 @click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Also write an offline page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @reading_options
-def command(requests: Path, **options: Any) -> int:
-    """Fit an engine to REQUESTS and write it to a file.
+@click.pass_context
+def command(context: click.Context, requests: Path | None, **options: Any) -> int:
+    """Fit an engine to REQUESTS, or to its own samples, and write it to a file.
 
     REQUESTS is a log: CSV, JSON lines or parquet, plain or with .gz, a row a request, with its arrival, its
     tokens and what was measured. All requests are simulated; every second one is held out, and the errors
     on those are shown. What is fitted are shares of the card's figures, which cannot be just anything; what
     the data do not tell is said.
+
+    With --samples FILE it is the length of a step that is fitted, to what vLLM or SGLang print or export of
+    themselves: requests running, tokens in the cache, tokens a second. No model or card is needed. Samples
+    that do not tell a step are refused with the reason (exit code 1).
     """
+    if options["samples"] is not None:
+        return fit_samples(context, requests, options)
+    if requests is None:
+        way_out = "Name a log of requests, or an engine's own log: --samples FILE."
+        raise ConfigError("REQUESTS", "is required", NO_VALUE, way_out)
     from ...engines.engine_files import engine_toml
     from ...engines.report import fit_facts
     from ...engines.text import fit_text
@@ -76,7 +91,7 @@ def command(requests: Path, **options: Any) -> int:
         )
         written.append(str(page))
     if options["as_json"]:
-        click.echo(json_text({**fit_facts(found), "written": written}))
+        click.echo(json_document("engine-fit", {**fit_facts(found), "written": written}))
     else:
         click.echo(fit_text(found, f"written: {', '.join(written)}"))
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ...json_text import json_text
+from ...json_text import json_document
 from ..shared import this_command
 from .options import reading, reading_options
 
@@ -53,7 +53,9 @@ def command(engine: Path, requests: Path, **options: Any) -> int:
         write_engine_page(page, found, log, result, toml=toml, line=this_command())
         written.append(str(page))
     if options["as_json"]:
-        click.echo(json_text({**show_facts(found, log, result, times), "written": written}))
+        click.echo(
+            json_document("engine-show", {**show_facts(found, log, result, times), "written": written})
+        )
     else:
         click.echo(shown_text_of(found, log, result, times, written))
     return 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ...json_text import json_text
+from ...json_text import json_document
 
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 _NAMES = {
@@ -61,7 +61,7 @@ def command(
             }
         )
     if as_json:
-        click.echo(json_text({**costs, "rules": rows}, indent=1))
+        click.echo(json_document("ledger-checkpoint", {**costs, "rules": rows}, indent=1))
     else:
         _print(costs, rows)
 

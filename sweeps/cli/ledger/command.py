@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...json_text import json_text
+from ...json_text import json_document
 from .options import KV_FORMATS, ByteSize
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def command(ctx: click.Context, model: str | None, check: bool, as_json: bool, *
         )
     ledger = build_ledger(load_model(model), _settings(options))
     if as_json:
-        click.echo(json_text(_document(ledger), indent=1))
+        click.echo(json_document("ledger", _document(ledger), indent=1))
     else:
         _print(ledger)
     return 1 if check and not ledger.peak.fits else 0

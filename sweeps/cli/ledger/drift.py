@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ...json_text import json_text
+from ...json_text import json_document
 
 _SHARE = click.FloatRange(min=0, min_open=True, max=1)
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
@@ -53,7 +53,7 @@ def command(tokens: int, correlation: float | None, as_json: bool, **options: An
         "lags": list(_LAGS),
     }
     if as_json:
-        click.echo(json_text(facts, indent=1))
+        click.echo(json_document("ledger-drift", facts, indent=1))
     else:
         _print(facts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...json_text import json_text
+from ...json_text import json_document
 
 
 @click.command(name="models")
@@ -20,7 +20,7 @@ def command(sources: bool, as_json: bool) -> None:
 
     rows = model_rows()
     if as_json:
-        click.echo(json_text(rows, indent=1))
+        click.echo(json_document("ledger-models", {"models": rows}, indent=1))
         return
     from .print import print_table, say
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ....kernels.errors import ConfigError
-from ...json_text import json_text
+from ...json_text import json_document
 from .options import ByteSize, ListOf
 
 _WHOLE = click.IntRange(min=1)
@@ -36,7 +36,7 @@ def command(as_json: bool, **options: Any) -> None:
     """
     document = _sums(options)
     if as_json:
-        click.echo(json_text(document, indent=1))
+        click.echo(json_document("ledger-sync", document, indent=1))
     else:
         _print(document)
 

@@ -26,16 +26,16 @@
     });
     config.legend.labelLimit = narrow ? 250 : 420;
     if (narrow) {
-      config.legend.columns = 2;
+      config.legend.columns = 1;
       config.legend.layout.top.direction = "vertical";
     }
     return config;
   }
 
-  // A specification names its tables; here they get their rows back. On dark paper, dark amounts give way.
+  // A specification names its tables; here they get their rows back. On dark paper, dark colours give way.
   function filled(spec, rows) {
     return JSON.parse(JSON.stringify(spec), function (key, value) {
-      if (dark.matches && key === "scheme" && value && value.extent) return { name: value.name, extent: [0.3, 1] };
+      if (dark.matches && typeof value === "string" && content.on_dark[value]) return content.on_dark[value];
       if (key !== "data" || !value || value.table === undefined) return value;
       rows.push.apply(rows, tables[value.table]);
       return { values: tables[value.table] };
@@ -100,6 +100,7 @@
     drawn.set(chart.id, one);
     listen(chart.id, one);
     if (one.linked && highlighted.length) await one.view.signal("highlight", highlighted).runAsync();
+    if (spec.description) element.setAttribute("aria-label", spec.description);
     element.dataset.drawn = "yes";
   }
 
@@ -134,7 +135,17 @@
       drawAll(content.charts.filter(function (chart) { return chart.variants[metric]; }));
     });
   }
-  dark.addEventListener("change", function () { drawAll(content.charts); });
+  // Paper is light, and a browser tells so while it prints: charts that are drawn anew then would be cut off.
+  let printing = false;
+  let drawnDark = dark.matches;
+  function follow() {
+    if (printing || window.matchMedia("print").matches || dark.matches === drawnDark) return;
+    drawnDark = dark.matches;
+    drawAll(content.charts);
+  }
+  dark.addEventListener("change", follow);
+  window.addEventListener("beforeprint", function () { printing = true; });
+  window.addEventListener("afterprint", function () { printing = false; follow(); });
   window.lagsweepReport = { highlight: highlight, views: drawn };
   drawAll(content.charts);
 })();

@@ -1,0 +1,207 @@
+"""The axes of a sweep around a run: its own value among the others, knobs by their system's names.
+
+What follows from a setting goes along with it: where the number of rollouts at once was assumed from the
+rules, it is that of each value's rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...kernels.errors import ConfigError
+from ..checks import RealNumber, checked
+from ..config.config import PipelineConfig
+from ..presets.registry import preset_lag_bound
+from ..spec.axes import expand, field_of_axis, read_none
+from .gpus import AXES, Gpus
+from .lag_knob import LAG, lag_knob
+from .setup import Setup, slots_by_rules
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis around a run.
+
+    Attributes
+    ----------
+    name : str
+        As it was asked for.
+    column : str
+        The axis of the sweep.
+    values : tuple
+        As they are asked for and shown.
+    inner : tuple
+        As the sweep takes them.
+    own : int
+        The place of the run's own value.
+    along : mapping of str to tuple
+        Axes that go along, value by value.
+    factors : tuple of (float, float, float)
+        Of an axis of GPUs: by how much each value makes its side longer; least, taken, most.
+    """
+
+    name: str
+    column: str
+    values: tuple[Any, ...]
+    inner: tuple[Any, ...]
+    own: int
+    along: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    factors: tuple[tuple[float, float, float], ...] = ()
+
+    def group(self, config: PipelineConfig, which: int = 1) -> dict[str, list[Any]]:
+        """Return the axis as the sweep takes it, with what goes along.
+
+        Parameters
+        ----------
+        config : PipelineConfig
+            The base of the sweep, whose fields an axis of GPUs scales.
+        which : int
+            0 for the least of its factors, 1 for those taken, 2 for the most.
+        """
+        if self.factors:
+            return scaled_fields(config, self.name, [one[which] for one in self.factors])
+        return {self.column: list(self.inner), **{name: list(values) for name, values in self.along.items()}}
+
+
+def axes_around(config: PipelineConfig, setup: Setup, gpus: Gpus, axes: Mapping[str, Any]) -> list[Axis]:
+    """Return the axes of a sweep around a run.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The run as it is.
+    setup : Setup
+    gpus : Gpus
+    axes : mapping
+        Axis to values or a range.
+
+    Raises
+    ------
+    ConfigError
+        For no axis, an unknown one, or values that its field or knob refuses.
+    """
+    if not isinstance(axes, Mapping) or not axes:
+        raise ConfigError("axes", "must name what would change", axes, "Write {'max_lag': [1, 2, 4]}.")
+    fixed = any(field_of_axis(name) == "rollout_workers" for name in axes if name not in (LAG, *AXES))
+    return [
+        _of_gpus(gpus, name, values) if name in AXES else _axis(config, setup, name, values, fixed)
+        for name, values in axes.items()
+    ]
+
+
+def _of_gpus(gpus: Gpus, name: str, given: Any) -> Axis:
+    """Return an axis of the GPUs of one side."""
+    own = gpus.rollout if name == "rollout_gpus" else gpus.trainer
+    if own is None:
+        flag = f"--{name.replace('_', '-')}"
+        raise ConfigError(name, "needs the run's own number", given, f"Give {flag} N beside the log.")
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    values = [checked(RealNumber, name, one, low=1e-6) for one in listed]
+    whole = [int(one) if float(one).is_integer() else one for one in (*values, own)]
+    values, place = _among(whole[:-1], whole[-1])
+    if name == "rollout_gpus":
+        factors = tuple((own / one,) * 3 for one in values)
+    else:
+        factors = tuple(gpus.training(one) for one in values)
+    return Axis(name, name, tuple(values), tuple(values), place, factors=factors)
+
+
+def scaled_fields(config: PipelineConfig, name: str, factors: list[float]) -> dict[str, list[Any]]:
+    """Return the fields of one side at each of its numbers of GPUs.
+
+    Training takes so many times as long, in all its parts; of generation the work that rollouts share does.
+    """
+    given = config.preset[1] if config.preset else {}
+
+    def own(field: str) -> float:
+        """Return what the preset was given: its rules are applied again."""
+        return float(given.get(field, getattr(config, field)))
+
+    if name == "trainer_gpus":
+        seconds, rate = own("train_overhead_seconds"), own("train_tokens_per_second")
+        return {
+            "train_overhead_seconds": [seconds * one for one in factors],
+            "train_tokens_per_second": [rate / one for one in factors],
+        }
+    if config.engine is not None:
+        return {"engine.count": [max(1, round(config.engine.count / one)) for one in factors]}
+    slowdown = own("decode_slowdown_per_rollout")
+    return {"decode_slowdown_per_rollout": [slowdown * one for one in factors]}
+
+
+def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any, fixed: bool) -> Axis:
+    if name == LAG:
+        found = _lag(config, expand(name, given))
+        if found is not None:
+            return found if fixed else _with_slots(setup, found)
+    column = field_of_axis(name)
+    values = [read_none(column, value) for value in expand(name, given)]
+    own = _own(config, column)
+    values, place = _among(values, own)
+    axis = Axis(name, name, tuple(values), tuple(values), place)
+    return axis if fixed else _with_slots(setup, axis)
+
+
+def _lag(config: PipelineConfig, values: Any) -> Axis | None:
+    """Return the axis of the lag by the knob that bounds it; None where the field itself does."""
+    knob = lag_knob(config)
+    if knob is None and config.stale_check == "never":
+        rule = "has no effect under the rules of this run, which no knob of its system lets run ahead"
+        way_out = "Give the rules of another with --preset; lagsweep presets lists them."
+        raise ConfigError(LAG, rule, list(values), way_out)
+    if knob is None or config.preset is None:
+        return None
+    name, by_lag = knob
+    preset, fields = config.preset
+    own = preset_lag_bound(preset, fields)
+    wanted = list(values)
+    missing = [lag for lag in wanted if lag not in by_lag]
+    if missing:
+        shown = ", ".join(map(str, sorted(by_lag)[:8]))
+        rule = f"must be lags that {preset}'s {name} can give: {shown}, ..."
+        raise ConfigError(LAG, rule, missing[0], f"Or give --axis preset.{name}=VALUES.")
+    wanted, place = _among(wanted, own)
+    inner = [by_lag.get(lag, fields.get(name)) for lag in wanted]
+    inner[place] = fields.get(name, inner[place])
+    return Axis(LAG, f"preset.{name}", tuple(wanted), tuple(inner), place)
+
+
+def _own(config: PipelineConfig, column: str) -> Any:
+    """Return a run's own value of a field or knob."""
+    if column.startswith("preset.") and config.preset is not None:
+        from ..presets.registry import find_preset
+
+        name = column.removeprefix("preset.")
+        preset, fields = config.preset
+        knobs = {knob.name: knob.default for knob in find_preset(preset).knobs}
+        return fields.get(name, knobs.get(name))
+    if column.startswith("engine.") and config.engine is not None:
+        return getattr(config.engine, column.removeprefix("engine."))
+    return getattr(config, column, None)
+
+
+def _among(values: list[Any], own: Any) -> tuple[list[Any], int]:
+    """Return values with the run's own among them, and its place."""
+    for place, value in enumerate(values):
+        if value == own:
+            return values, place
+    numbers = all(isinstance(one, int | float) for one in (*values, own))
+    found = sorted([*values, own]) if numbers else [own, *values]
+    return found, found.index(own)
+
+
+def _with_slots(setup: Setup, axis: Axis) -> Axis:
+    """Let the rollouts at once follow the rules, where they were assumed from them."""
+    assumed = any(one.field == "rollout_workers" for one in setup.assumed)
+    if not assumed or not axis.column.startswith("preset."):
+        return axis
+    knob = axis.column.removeprefix("preset.")
+    slots = []
+    for place, value in enumerate(axis.inner):
+        fields = {name: one for name, one in setup.fields.items() if name != "rollout_workers"}
+        own = int(setup.fields["rollout_workers"])
+        slots.append(own if place == axis.own else slots_by_rules(setup.preset, {**fields, knob: value}))
+    along = {"rollout_workers": tuple(slots)} if len(set(slots)) > 1 else {}
+    return Axis(axis.name, axis.column, axis.values, axis.inner, axis.own, along)

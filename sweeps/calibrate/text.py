@@ -1,0 +1,158 @@
+"""What ``lagsweep calibrate`` prints: the fits, the held steps, what the data leave open."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ..engines.text import digits
+from ..results.text import grid, terminal_width, wrapped
+from .ranges import PREDICTED
+
+if TYPE_CHECKING:
+    from .backtest import HeldRow
+    from .calibration import Calibration
+    from .fits import Fit
+    from .ranges import Span
+
+# Units that are read best in others.
+_READ_AS = {"s": (1e6, "µs")}
+
+
+def amount(fit: Fit) -> str:
+    """Return a fit as it is read: its value and interval, or the range alone where the data fix no value.
+
+    Examples
+    --------
+    >>> from lagsweep.sweeps.calibrate.fits import Fit
+    >>> amount(Fit("fetch", 2.0, 1.9, 2.1, "s a step", 20, ""))
+    '2.00 s a step, 1.90 to 2.10'
+    >>> amount(Fit("fetch", 0.0, 0.0, 2.1, "s a step", 20, "", open=True))
+    '0 to 2.10 s a step'
+    """
+    value, interval, unit = reading(fit)
+    return f"{interval} {unit}" if fit.open else f"{value} {unit}, {interval}"
+
+
+def reading(fit: Fit) -> tuple[str, str, str]:
+    """Return a fit's value, its interval and its unit as they are read best."""
+    scale, unit = _READ_AS[fit.unit] if fit.unit in _READ_AS and abs(fit.high) < 0.01 else (1.0, fit.unit)
+    value, low, high = (figure(scale * one) for one in (fit.value, fit.low, fit.high))
+    if math.isinf(fit.high):
+        return value, f"from {low} on", unit
+    return value, low if low == high else f"{low} to {high}", unit
+
+
+def figure(value: float) -> str:
+    """Write a figure with three digits; small ones of percent as they are."""
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else digits(value)
+
+
+def fit_table(found: Calibration) -> tuple[list[str], list[list[str]]]:
+    """Return the table of what was fitted: header and rows."""
+    header = ["fitted", "value", "unit", "95 % interval", "steps"]
+    rows = []
+    for one in found.fits:
+        value, interval, unit = reading(one)
+        rows.append([one.name, "open" if one.open else value, unit, interval, f"{one.rows:,}"])
+    return header, rows
+
+
+def error_of(row: HeldRow) -> str:
+    """Return an error in percent, or nothing where a range has none."""
+    return f"{100 * row.error:+.1f}%" if row.identified and math.isfinite(row.error) else "-"
+
+
+def told(row: HeldRow) -> str:
+    """Return a prediction: a figure where the data fix it, else the range."""
+    return figure(row.predicted) if row.identified else f"{figure(row.low)} to {figure(row.high)}"
+
+
+def verdict(row: HeldRow) -> str:
+    """Return one held quantity as a sentence's end."""
+    words = f"measured {figure(row.measured)} {row.unit}, predicted {told(row)}"
+    return words + (
+        f" ({error_of(row)})" if row.identified else f" (open: {row.by})" if row.by else " (open)"
+    )
+
+
+def backtest_table(found: Calibration) -> tuple[list[str], list[list[str]]]:
+    """Return the table of the held steps: header and rows."""
+    header = ["held steps", "measured", "predicted", "error", "open by"]
+    rows = [
+        [
+            f"{one.name}, {one.unit}",
+            figure(one.measured),
+            told(one),
+            error_of(one),
+            "" if one.identified else one.by,
+        ]
+        for one in found.tests
+    ]
+    return header, rows
+
+
+def prediction_table(found: Calibration) -> tuple[list[str], list[list[str]]]:
+    """Return the table of what the run does as it is: header and rows."""
+    header = ["as it is", "value", "unit", "range", "open by"]
+    rows = []
+    for name, one in found.predictions.items():
+        if not math.isfinite(one.value):
+            continue
+        words, unit = PREDICTED[name]
+        rows.append([words, range_of(one), unit, f"{figure(one.low)} to {figure(one.high)}", _by(one)])
+    return header, rows
+
+
+def range_of(span: Span) -> str:
+    """Return a prediction's figure, or ``open``."""
+    return figure(span.value) if span.identified else "open"
+
+
+def _by(span: Span) -> str:
+    return "" if span.identified else span.by
+
+
+def sentences(found: Calibration) -> list[str]:
+    """Say in words what the calibration rests on and what to make of it."""
+    estimates = found.estimates
+    idle, step = estimates.idle.value, estimates.step.value
+    kind = "generation" if found.setup.in_turn else "waiting"
+    said = [
+        f"A step takes {figure(step)} s, {idle / step:.0%} of it {kind}. Rules: {found.setup.preset}, "
+        f"{found.setup.batch_groups:,} groups of {found.setup.group_size:,} a batch."
+    ]
+    if not found.match.known:
+        said.append(
+            "The trainer hardly waits: the log does not say how fast generation is, only that it is at least "
+            "this fast."
+        )
+    segments = estimates.lengths.segments if estimates.lengths else ()
+    if len(segments) > 1:
+        means = ", ".join(f"{figure(mean)} from step {first:,}" for first, mean in segments)
+        said.append(f"Lengths drift: mean response tokens {means}. The configuration has the last.")
+    return said
+
+
+def calibration_text(found: Calibration) -> str:
+    """Return a calibration as text."""
+    width = terminal_width()
+    parts = [
+        wrapped(
+            f"Calibrated on {found.source}: {found.fitted:,} steps fitted, {found.held:,} held.", width=width
+        ),
+        *(wrapped(one, width=width) for one in sentences(found)),
+        "",
+        grid(*fit_table(found), left=[0, 2], width=width),
+        "",
+    ]
+    if found.tests:
+        parts += [grid(*backtest_table(found), left=[0, 4], width=width), ""]
+    parts.append(grid(*prediction_table(found), left=[0, 2, 4], width=width))
+    for title, lines in (("assumed", found.setup.assumed), ("in the log", found.read)):
+        if lines:
+            parts += ["", f"{title}:"]
+            parts += [wrapped(str(one), first="- ", indent="  ", width=width) for one in lines]
+    return "\n".join(parts)

@@ -1,0 +1,232 @@
+"""What would change: a sweep around a calibrated run, with the ranges that the data leave, in words.
+
+Every cell is simulated with the fitted values, and once more with each of them at the ends of its interval;
+what a setting saves is a ratio of two runs that share those values, so most of what is open drops out of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars
+
+from ...kernels._arguments import instance
+from ...kernels.errors import ConfigError
+from ..checks import WholeNumber, checked
+from ..config.config import PipelineConfig
+from ..sweep.run import run_sweep
+from .axes_around import Axis, axes_around
+from .calibration import Calibration
+from .configuration import HORIZON_SECONDS, config_of
+from .ranges import End, Span, span_of
+from .sentences import WAITS, sentence, what_if_text
+
+if TYPE_CHECKING:
+    import xarray
+
+STEPS = 120
+_MOST_RUNS = 2000
+
+
+@dataclass(frozen=True)
+class Change:
+    """A cell around the run as it is.
+
+    Attributes
+    ----------
+    settings : mapping of str to value
+        By the axes as they were asked for.
+    step : Span
+        Seconds of a step.
+    saved : Span
+        The share of a step that it saves against the run as it is; below 0 where it costs.
+    wait_share : float
+        Of a step that the trainer waits for rollouts or fetches them.
+    lag : float
+    ess : float
+        Expected normalized effective sample size.
+    stalled : bool
+    """
+
+    settings: Mapping[str, Any]
+    step: Span
+    saved: Span
+    wait_share: float
+    lag: float
+    ess: float
+    stalled: bool
+
+
+@dataclass(frozen=True, repr=False)
+class WhatIf:
+    """A sweep around a calibrated run.
+
+    Attributes
+    ----------
+    calibration : Calibration
+    axes : tuple of Axis
+    base : int
+        The place of the run as it is among the changes.
+    changes : tuple of Change
+    dataset : xarray.Dataset
+        The sweep at the fitted values.
+    """
+
+    calibration: Calibration
+    axes: tuple[Axis, ...]
+    base: int
+    changes: tuple[Change, ...]
+    dataset: xarray.Dataset
+
+    @property
+    def as_it_is(self) -> Change:
+        """The run as it is."""
+        return self.changes[self.base]
+
+    @property
+    def sentence(self) -> str:
+        """What would change, in words."""
+        return sentence(self)
+
+    def frame(self) -> polars.DataFrame:
+        """Return a row a cell: settings, seconds of a step, what is saved, waits, lag, ESS."""
+        rows = [
+            {
+                **{name: str(value) for name, value in one.settings.items()},
+                "step_seconds": one.step.value,
+                "saved": one.saved.value,
+                "saved_low": one.saved.low,
+                "saved_high": one.saved.high,
+                "wait_share": one.wait_share,
+                "lag": one.lag,
+                "ess": one.ess,
+                "stalled": one.stalled,
+                "as_it_is": place == self.base,
+            }
+            for place, one in enumerate(self.changes)
+        ]
+        return polars.DataFrame(rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data, as ``lagsweep whatif --json`` prints it."""
+        from .facts import what_if_facts
+
+        return what_if_facts(self)
+
+    def __repr__(self) -> str:
+        return what_if_text(self)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def what_if(
+    calibration: Calibration, axes: Mapping[str, Any], *, seeds: int = 3, threads: int | None = None
+) -> WhatIf:
+    """Sweep around a calibrated run and say what would change.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        As :func:`calibrate` gives.
+    axes : mapping
+        Fields, knobs (``preset.<knob>``), ``rollout_gpus``, ``trainer_gpus``, or ``max_lag``,
+        ``queue_cap``, ``sync_cadence``, with values or a range, as for :func:`run_sweep`. The run's own
+        value is added where it is missing.
+    seeds : int
+        Of the cells at the fitted values; the ends of intervals have one each.
+    threads : int, optional
+
+    Returns
+    -------
+    WhatIf
+
+    Raises
+    ------
+    ConfigError
+        For a bad axis, or more than 2,000 runs.
+    """
+    instance("calibration", calibration, Calibration, "Give what calibrate returns.")
+    seeds = checked(WholeNumber, "seeds", seeds, low=1, high=100)
+    found = axes_around(calibration.config, calibration.setup, calibration.gpus, axes)
+    cells = math.prod(len(axis.values) for axis in found)
+    runs = cells * (seeds + len(calibration.ends))
+    if runs > _MOST_RUNS:
+        rule = f"must make at most {_MOST_RUNS:,} runs, ends of intervals included"
+        raise ConfigError("axes", rule, runs, "Give fewer values, or fewer axes.")
+    own = _sweep(calibration, calibration.values, found, seeds, threads)
+    at_ends = [(end, _sweep(calibration, end.values, found, 1, threads)) for end in calibration.ends]
+    if any(len(set(factors)) > 1 for axis in found for factors in axis.factors):
+        for which, side in ((0, "low"), (2, "high")):
+            end = End("trainer_gpus", "how training grows with GPUs", side, calibration.values)
+            at_ends.append((end, _sweep(calibration, end.values, found, 1, threads, which)))
+    return _told(calibration, found, own, at_ends)
+
+
+def _sweep(
+    calibration: Calibration,
+    values: Any,
+    axes: Sequence[Axis],
+    seeds: int,
+    threads: int | None,
+    which: int = 1,
+) -> xarray.Dataset:
+    setup, step = calibration.setup, calibration.estimates.step.value
+    several = int(calibration.config.updates_per_batch)
+    more = {
+        "duration_seconds": min(HORIZON_SECONDS, 20 * step * STEPS),
+        "stop_after_updates": STEPS * several,
+        "warmup_seconds": step * STEPS * 0.15,
+    }
+    config: PipelineConfig = config_of(setup, calibration.estimates, values, more=more)
+    groups = [axis.group(config, which) for axis in axes]
+    return run_sweep(config, axes=groups, seeds=seeds, threads=threads)
+
+
+def _told(
+    calibration: Calibration,
+    axes: Sequence[Axis],
+    own: xarray.Dataset,
+    at_ends: Sequence[tuple[End, xarray.Dataset]],
+) -> WhatIf:
+    shape = tuple(len(axis.values) for axis in axes)
+    several = int(calibration.config.updates_per_batch)
+    base = int(np.ravel_multi_index([axis.own for axis in axes], shape))
+    step = several * _mean(own, "seconds_per_update", shape)
+    idle = sum(_mean(own, name, shape) for name in WAITS if name in own)
+    wait = several * idle / np.maximum(_mean(own, "updates", shape), 1)
+    lag = _mean(own, "mean_rollout_lag", shape)
+    ess = _mean(own, "mean_expected_normalized_ess", shape)
+    stalled = ~(_mean(own, "updates", shape) > 0) | (_mean(own, "stalled", shape) > 0)
+    ends = [(end, several * _mean(told, "seconds_per_update", shape)) for end, told in at_ends]
+    changes = []
+    for place in range(len(step)):
+        settings = {
+            axis.name: axis.values[number] for axis, number in zip(axes, np.unravel_index(place, shape))
+        }
+        changes.append(
+            Change(
+                settings=settings,
+                step=span_of(float(step[place]), [(end, float(told[place])) for end, told in ends]),
+                saved=span_of(
+                    float(1 - step[place] / step[base]),
+                    [(end, float(1 - told[place] / told[base])) for end, told in ends],
+                ),
+                wait_share=float(wait[place] / step[place]),
+                lag=float(lag[place]),
+                ess=float(ess[place]),
+                stalled=bool(stalled[place]),
+            )
+        )
+    return WhatIf(calibration, tuple(axes), base, tuple(changes), own)
+
+
+def _mean(ds: xarray.Dataset, name: str, shape: Sequence[int]) -> np.ndarray:
+    """Return a metric's mean over seeds for each cell, cells in the order of the axes."""
+    values = ds[name].mean("seed").values.astype(np.float64)
+    found: np.ndarray = values.reshape(math.prod(shape))
+    return found
