@@ -23,6 +23,7 @@ from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import lock as locks
 from lagsweep.sweeps.store.journal import Journal, journal_line, read_line
 from lagsweep.sweeps.store.lock import StoreLock
+from lagsweep.sweeps.store.repair import repair_store
 from lagsweep.sweeps.store.run_record import RUN_NAME
 from lagsweep.sweeps.store.store import SweepStore, create_store, open_sweep, read_table, store_folder
 from lagsweep.sweeps.store.writing import run_into_store
@@ -222,7 +223,7 @@ def test_a_spec_changed_by_hand_is_noticed(stored):
     file = stored / "cells.zarr/zarr.json"
     file.write_text(file.read_text().replace('\\"batch_tokens\\":150', '\\"batch_tokens\\":151'))
 
-    with pytest.raises(StoreError, match=r"fingerprint: must be .* changed by hand"):
+    with pytest.raises(StoreError, match=r"fingerprint: must be .* metadata were changed"):
         SweepStore(stored)
 
 
@@ -231,9 +232,16 @@ def test_another_length_table_is_noticed(stored):
     root = json.loads(file.read_text())
     root["attributes"]["law_digest"] = "0" * 64
     file.write_text(json.dumps(root))
+    lines = [read_line(line) for line in (stored / "journal.jsonl").read_bytes().splitlines(keepends=True)]
+    lines[0]["made"]["law_digest"] = "0" * 64
+    (stored / "journal.jsonl").write_bytes(b"".join(map(journal_line, lines)))
+    before = tree(stored)
 
     with pytest.raises(StoreError, match="law_digest: must be 0000000000000000, as when the sweep was made"):
         ls.config_at(open_sweep(stored), {"max_lag": 0, "admission": "reserve"})
+    with pytest.raises(StoreError, match="law_digest: must be 0000000000000000, as when the sweep was made"):
+        repair_store(stored)
+    assert tree(stored) == before
 
 
 @pytest.mark.parametrize("content", [None, "empty", "file"])
