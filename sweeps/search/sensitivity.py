@@ -37,7 +37,7 @@ from .folder import begun, folder_of, space_facts
 from .indices import METHODS, design_of, indices_of, points_of
 from .question import Question, units_of
 from .space import Point, space_of
-from .stages import Stages
+from .stages import Stages, why_stalled
 
 if TYPE_CHECKING:
     import xarray
@@ -219,7 +219,7 @@ def sensitivity(
         begun(folder, facts, file=FILE, kind="sensitivity")
     stages = Stages(base, Question((), (), ()), folder, executor, threads, observer, cancel)
     ds = stages.run("runs", rows, range(base.seed, base.seed + each))
-    _refuse_idle(ds, rows)
+    _refuse_idle(ds, rows, stages)
     found, means, spreads, noise = [], {}, {}, {}
     for metric in wanted:
         values = cell_values(ds, metric)
@@ -254,10 +254,12 @@ def sensitivity(
     )
 
 
-def _refuse_idle(ds: xarray.Dataset, rows: Sequence[Point]) -> None:
+def _refuse_idle(ds: xarray.Dataset, rows: Sequence[Point], stages: Stages) -> None:
     """Refuse ranges with points at which a run stalls or trains nothing: its metrics say nothing there."""
     bad = np.flatnonzero((halted_runs(ds) | np.isnan(cell_values(ds, "updates"))).any(axis=1))
     if len(bad):
+        point = rows[int(bad[0])]
         rule = f"must be ranges in which every run trains ({len(bad):,} of {len(rows):,} points have others)"
+        why = why_stalled(stages.config(point), ds["seed"].values.tolist())
         way_out = "Narrow the ranges, or make the runs longer."
-        raise ConfigError("axes", rule, describe_settings(rows[int(bad[0])]), way_out)
+        raise ConfigError("axes", rule, describe_settings(point), f"{why} {way_out}" if why else way_out)

@@ -26,6 +26,7 @@ from ..spec.spec import SweepSpec
 
 Point = dict[str, Any]
 _DIGITS = 4  # of a number drawn from a range: what a person would type
+LENGTHS_OF_A_RUN = ("duration_seconds", "warmup_seconds", "stop_after_updates")
 MOST_LISTED = 1000  # whole numbers of a range, beyond which it is searched between its ends
 _TRIES = 20  # draws for each point that is wanted, before fewer are accepted
 
@@ -256,6 +257,11 @@ def space_of(
 
 def _axis(name: str, given: Any, scenarios_too: bool) -> Axis:
     setting = field_of_axis(name)
+    if setting in LENGTHS_OF_A_RUN:
+        way_out = f"Put one value into the base: --{setting.replace('_', '-')}."
+        raise ConfigError(
+            f"axes.{name}", "says how long a run is looked at, not what is chosen", setting, way_out
+        )
     if setting in SCENARIO_FIELDS and not scenarios_too:
         way_out = "Put one value into the base, and search once for each."
         raise ConfigError(f"axes.{name}", "is not a thing to choose", setting, way_out)

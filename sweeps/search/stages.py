@@ -14,6 +14,8 @@ from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..execute.options import Executor, Observer
 from ..recommend.table import ChoiceTable, choice_table
+from ..runs.diagnosis import explain_stall
+from ..runs.simulate import simulate_pipeline
 from ..spec.make import make_spec
 from ..sweep.run import run_spec
 from .question import Question
@@ -192,3 +194,13 @@ def refuse_nothing_to_choose(points: Sequence[Point], reason: Any, refused: int)
             refused,
             "Loosen the constraints, or change the ranges.",
         )
+
+
+def why_stalled(config: PipelineConfig, seeds: Sequence[int]) -> str:
+    """Say why a run of some seeds stalled or starved: the first of them that did; empty where none did."""
+    for seed in seeds:
+        one = config.replace(seed=int(seed))
+        words = explain_stall(one, simulate_pipeline(one))
+        if words:
+            return words
+    return ""

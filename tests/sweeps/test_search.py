@@ -203,6 +203,24 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(changes, words, tmp
         _search(store=tmp_path / "s", **changes)
 
 
+def test_stalls_are_named_as_such_with_their_reason():
+    """A cap below the batch lets some seeds fill the queue with too few tokens to train."""
+    base = small_base(duration_seconds=200.0, batch_tokens=420, max_queue_tokens=417)
+    axes = {"rollout_workers": [1, 2, 3, 6], "max_lag": [1, 4]}
+    found = ls.search(base, axes, budget_runs=600, explore_seeds=2)
+    stalls = found.candidates.filter(found.candidates["verdict"] == "stalls")
+
+    assert stalls.height
+    assert found.settings
+    assert any("stalled" in doubt and "batch_tokens (420)" in doubt for doubt in found.doubts)
+
+
+@pytest.mark.parametrize("name", ["duration_seconds", "warmup_seconds"])
+def test_how_long_a_run_is_looked_at_is_no_thing_to_choose(name):
+    with pytest.raises(ConfigError, match="looked at"):
+        ls.search(BASE, {name: {"from": 10.0, "to": 20.0}})
+
+
 def test_a_scenario_is_no_thing_to_choose():
     with pytest.raises(ConfigError, match="not a thing to choose"):
         ls.search(BASE, {"drift_per_version": [0.1, 0.2]})

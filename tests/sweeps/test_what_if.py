@@ -221,3 +221,16 @@ def test_more_gpus_of_rollouts_divide_what_rollouts_share():
     assert steps[0] > steps[1] > steps[2]
     with pytest.raises(ls.ConfigError, match="--trainer-gpus"):
         ls.what_if(found, {"trainer_gpus": [16]})
+
+
+def test_the_command_takes_gpus_of_a_side_as_an_axis(capsys):
+    call = ["whatif", str(EXAMPLE), *FLAGS, "--seeds", "1"]
+    with pytest.raises(SystemExit) as ended:
+        main([*call, "--rollout-gpus", "16", "--axis", "rollout_gpus=16,32", "--json"])
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    with pytest.raises(SystemExit) as unknown:
+        main([*call, "--axis", "rollout_gpu=16,32"])
+
+    assert ended.value.code == 0
+    assert {cell["rollout_gpus"] for cell in cells} == {"16", "32"}
+    assert unknown.value.code == 2
