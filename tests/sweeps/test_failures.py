@@ -34,6 +34,8 @@ FAILING = [
     (["search", "--axis", "max_lag=0,1", "--budget", "3"], "ConfigError", 2, "budget_runs"),
     (["trace", "nowhere", "--cell", "1"], "StoreError", 3, "store"),
     (["trace", "--cell", "1"], "ConfigError", 2, "--cell"),
+    (["calibrate", "nowhere.csv"], "ConfigError", 2, "path"),
+    (["whatif", "nowhere.csv", "--axis", "max_lag=1,2"], "ConfigError", 2, "path"),
     (["plan", *PLANNED], "ConfigError", 2, "--law"),
     (["plan", *PLANNED, "--law", "fixed:9", "--rollout-gpus", "x"], "ConfigError", 2, "--rollout-gpus"),
     (["compare", "areal:nothing=1"], "ConfigError", 2, "nothing"),
