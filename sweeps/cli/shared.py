@@ -143,6 +143,8 @@ def remarks(dataset: Any) -> list[str]:
         of = f"{partly:,} of {int(ran.sum()):,} configurations"
         lines.append(f"note: stalled or trained nothing in some runs: {of}; {why}")
     spec = spec_of(dataset)
+    if stalled or nothing or partly:
+        lines += _small_caps(spec)
     if nothing:
         first = int(untrained.values.ravel().argmax())
         short = too_short_for_an_update(spec.config(first))
@@ -154,6 +156,21 @@ def remarks(dataset: Any) -> list[str]:
     if spec.baseline and "baseline_status" not in dataset:
         lines.append("note: no sequential baseline: it has no meaning beside options of generation or rules")
     return lines
+
+
+def _small_caps(spec: Any) -> list[str]:
+    """Say that a queue cap is below a batch, where runs stalled and cells have such a cap."""
+    held = {name: column[1] for name, column in spec.design.columns.items()}
+    caps = held.get("queue_cap", held.get("max_queue_tokens", (spec.base.max_queue_tokens,)))
+    batches = held.get("batch_tokens", (spec.base.batch_tokens,))
+    small = [cap for cap in caps if cap is not None]
+    large = [batch for batch in batches if batch is not None]
+    if not small or not large or min(small) >= max(large):
+        return []
+    return [
+        f"note: a queue cap of {min(small):,} tokens is below a batch of {max(large):,}: the queue closes "
+        "before the batch is there; --max-queue-tokens none, or at least a batch, ends that"
+    ]
 
 
 def failure_lines(dataset: Any, most: int = 20) -> list[str]:

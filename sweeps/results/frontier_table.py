@@ -108,6 +108,7 @@ def _wishes(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
         pl.col(result.throughput).is_not_nan()
         & (pl.col(result.throughput) > 0)
         & pl.col(result.ess).is_not_nan()
+        & (pl.col("halted_runs") < pl.col("runs"))
     )
     fresh = usable.filter(pl.col(result.ess) >= FRESH_ENOUGH)
     wishes = (
@@ -126,7 +127,11 @@ def _wishes(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
 def _worth_a_look(result: Frontier) -> list[str]:
     found = _wishes(result)
     if not found:
-        return ["", "No configuration trained a batch."]
+        trained = (result.frame[result.throughput].fill_nan(0.0) > 0).any()
+        return [
+            "",
+            "Every configuration stalled in every run." if trained else "No configuration trained a batch.",
+        ]
     header = ["tokens/s", "effective", "ESS"]
     lines = []
     for wish, row in found:
