@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracle.made_up_sweeps import made_up, noise
+from oracle.small_sweeps import small_base
 
 from lagsweep import frontier, load_spec, preset_config, recommend, run_spec, run_sweep, write_report
 from lagsweep.sweeps.cli.shared import remarks
+from lagsweep.sweeps.results.frontier_table import worth_a_look
 
 SEEDS = 6
 
@@ -103,3 +105,26 @@ def test_the_end_of_points_is_a_doubt_without_a_command_that_would_not_fit_them(
 
     assert [doubt.command for doubt in doubts] == [None, None]
     assert "such as 0.75" in doubts[0].text
+
+
+def test_a_setting_that_stalls_in_every_run_is_never_the_fastest():
+    stalled = np.zeros((3, SEEDS), int)
+    stalled[1] = 1
+    speed = np.array([1000.0, 5000.0, 900.0])[:, None] + noise((3, SEEDS), size=3.0)
+    ds = made_up({"max_lag": [0, 1, 2]}, SEEDS, trained_tokens_per_second=speed, stalled=stalled)
+    wishes = dict(worth_a_look(frontier(ds)))
+    every = made_up({"max_lag": [0, 1, 2]}, SEEDS, trained_tokens_per_second=speed, stalled=stalled * 0 + 1)
+
+    assert wishes["fastest"]["max_lag"] == 0
+    assert worth_a_look(frontier(every)) == []
+    assert "Every configuration stalled in every run." in str(frontier(every))
+
+
+@pytest.mark.parametrize("cap", [417, 420])
+def test_a_cap_below_a_batch_is_named_where_runs_stall(cap):
+    base = small_base(duration_seconds=400.0, batch_tokens=420, rollout_workers=1)
+    ds = run_sweep(base, {"queue_cap": [cap, 4000], "max_lag": [1, 4]}, 20)
+    named = [line for line in remarks(ds) if "is below a batch" in line]
+
+    assert bool(named) == (cap < 420)
+    assert not named or "417 tokens is below a batch of 420" in named[0]
