@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ CALLS: dict[str, list[str]] = {
     "run": ["--store", "{folder}/made", *STORED],
     "simulate": ["--rollouts", "{folder}/rollouts.parquet", *BASE],
     "show": ["{store}"],
-    "merge": ["{store}", "--store", "{folder}/merged"],
+    "merge": ["{store}", "--store", "{folder}/merged-{fresh}"],
     "compact": ["{store}"],
     "verify": ["{store}", "--sample", "2"],
     "report": ["{store}", "--no-images", "-o", "{folder}/page.html"],
@@ -134,7 +135,9 @@ def prepare(folder: Path) -> Path:
 
 def call_of(name: str, folder: Path) -> list[str]:
     """Return a command's call, its files in a folder."""
-    texts = [text.format(folder=folder, store=folder / "store", log=LOG) for text in CALLS[name]]
+    fresh = secrets.token_hex(4)  # nothing is joined into a store that is there
+    places = {"folder": folder, "store": folder / "store", "log": LOG, "fresh": fresh}
+    texts = [text.format(**places) for text in CALLS[name]]
     return [*name.split(), *texts]
 
 
