@@ -10,6 +10,7 @@ overlap, as Perfetto demands; every arrow has an id of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,20 +93,30 @@ def _steps(result: PipelineResult, tracks: Tracks, window: tuple[float, float]) 
         if end >= window[0] and start <= window[1]:
             args = {name: columns[name][k] for name in names}
             yield _slice(f"update {columns['update'][k]}", "training", TRAINER, STEPS, start, end, args)
-    yield from _between_steps(result, window)
+    yield from _between_steps(result, tracks, window)
     unfinished = unfinished_step(result, tracks)
     if unfinished is not None and tracks.end_of_run >= window[0] and unfinished <= window[1]:
         args = {"tokens": int(result.in_training_tokens), "outcome": "unfinished when the run ends"}
         yield _slice("unfinished update", "training", TRAINER, STEPS, unfinished, tracks.end_of_run, args)
 
 
-def _between_steps(result: PipelineResult, window: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    """Show fetches and evaluations beside the steps, where a run has some."""
+def _between_steps(
+    result: PipelineResult, tracks: Tracks, window: tuple[float, float]
+) -> Iterator[dict[str, Any]]:
+    """Show fetches and evaluations beside the steps, where a run has some.
+
+    Two of them with a step of no length between are one span of the trainer, and two slices.
+    """
     if not {"fetch", "evaluation"} & result.config.options_in_use:
         return
+    steps = np.unique(tracks.step_start)
     for cause, start, end in trainer_spans(result):
-        if cause in ("fetch", "evaluation") and end > start and end >= window[0] and start <= window[1]:
-            yield _slice(cause, cause, TRAINER, STEPS, start, end, {})
+        if cause not in ("fetch", "evaluation"):
+            continue
+        inside = steps[(steps > start) & (steps < end)].tolist()
+        for begin, stop in pairwise([start, *inside, end]):
+            if stop > begin and stop >= window[0] and begin <= window[1]:
+                yield _slice(cause, cause, TRAINER, STEPS, begin, stop, {})
 
 
 def trainer_spans(result: PipelineResult) -> list[tuple[str, int, int]]:

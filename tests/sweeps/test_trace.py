@@ -338,3 +338,23 @@ def test_a_law_is_named_by_its_label(tmp_path):
 
     assert outcome.exception is None
     assert "replayed bit for bit" in outcome.stdout
+
+
+def test_a_step_of_no_length_between_two_fetches_parts_their_slices():
+    config = PipelineConfig(
+        rollout_workers=3,
+        batch_groups=1,
+        train_overhead_seconds=0.0,
+        train_tokens_per_second=1e12,
+        fetch_seconds=0.5,
+        duration_seconds=60.0,
+        sync_seconds=0.0,
+    )
+    result = simulate_pipeline(config, rollouts=True)
+    events = events_of(result)
+    steps = [one for one in events if one.get("cat") == "training" and one["dur"] == 0]
+    fetches = [one for one in events if one.get("cat") == "fetch"]
+
+    assert len(steps) > 3
+    assert any(one["ts"] + one["dur"] == step["ts"] for one in fetches for step in steps)
+    check_rules(events, [row.number for row in result.rollouts])
