@@ -1,10 +1,11 @@
-"""The general event loop, levels 1 to 3: groups, admission ledger, publication styles, work clock.
+"""The general event loop, levels 1 to 4: groups, admission ledger, publication styles, work clock, failures.
 
 One run is `rollout_workers` slots, groups of rollouts that share a prompt, a queue of ready groups, a
 trainer and a publication channel. Events are the smallest (time, kind, slot) of what is scheduled: a
-publication completes, a training step completes, a rollout completes. After each event the run settles:
-first the trainer may start, then slots may start. What time alone brings about in a tick (a decode ends and
-a tool call goes on, a re-prefill ends) holds before the events of that tick and is no event of its own.
+failure strikes, a publication completes, a training step completes, a rollout completes. After each event
+the run settles: first the trainer may start, then slots may start. What time alone brings about in a tick (a
+decode ends and a tool call goes on, a re-prefill ends) holds before the events of that tick and is no event
+of its own.
 
 With every option off this is the run of :mod:`.pipeline.lean`, bit for bit, more slowly. The
 state is records of named fields (:mod:`.pipeline.records`), so stopping, saving and resuming are the same
@@ -31,6 +32,14 @@ from .clock import (
     work_of,
 )
 from .draws import _draw_member_kernel, draw_ahead, noise_bits, segment_of
+from .failures import (
+    _begin_failures_kernel,
+    _end_wait_kernel,
+    _failure_strikes_kernel,
+    _idle_worker_fails_kernel,
+    _next_of_failures,
+    note_kept,
+)
 from .fleet import (
     _attend_engines_kernel,
     _begin_standing_kernel,
@@ -84,11 +93,14 @@ from .records import (
     TIMED,
     TRAINER_BATCH,
     TRAINER_BUSY,
+    TRAINER_CHECKPOINT,
     TRAINER_EVALUATION,
     TRAINER_FETCH,
     TRAINER_PUBLICATION,
+    TRAINER_RESTART,
     TRAINER_RUNNING_GROUPS,
 )
+from .rollback import _begin_checkpoint_kernel
 from .steps import (
     _after_publication_kernel,
     _fetch_ends_kernel,
@@ -109,7 +121,7 @@ ticks_of = jit(inline=True)(ticks)
 
 
 @jit(counted=False)
-def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arrays):
+def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arrays, failing):
     """Let every event up to `until` happen, at a cost (events and scanned records) of about `budget`.
 
     Parameters
@@ -123,6 +135,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         Of this seed's first rollouts, shared by all configurations of its length law; filled on demand.
     arrays : GeneralArrays
         Recorded rows are written only where the parameters ask for them.
+    failing : FailureArrays
 
     Returns
     -------
@@ -141,6 +154,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     trainer_ticks = arrays.trainer_ticks
     rollout_rows = arrays.rollout_rows
     asked = arrays.asked[0]
+    failures = failing.failures[0]
     work_rates = tables.work_rates
     warmup = parameters.warmup
     slot_count = parameters.slots
@@ -150,6 +164,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     sequential = parameters.sequential == 1
     virtual = parameters.virtual_clock == 1
     with_engines = parameters.engines > 0
+    with_failures = parameters.failures == 1
     record_timeline = parameters.record_timeline == 1
     record_rollouts = parameters.record_rollouts == 1
     plain = (
@@ -177,6 +192,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             state.freed = -1
             if state.begun == 0:
                 state.begun = 1
+                if with_failures:
+                    _begin_failures_kernel(parameters, seed, failing)
             else:
                 # --- the next moment at which anything happens ----------------------------------------
                 if with_engines:
@@ -201,6 +218,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     training_time = state.training_time
                     decode_time = np.int64(NEVER)
                     time = min(time, training_time)
+                if with_failures:
+                    time = min(time, _next_of_failures(parameters, failures, failing.worker_tree))
                 if with_engines and state.engines_due < time and state.due == 0:
                     _begin_standing_kernel(parameters, state, arrays)
                     continue
@@ -225,6 +244,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     _fetch_ends_kernel(parameters, state, seed, arrays, time)
                     continue
 
+                if with_failures and _idle_worker_fails_kernel(parameters, state, seed, slots, failing, time):
+                    continue
+
                 # --- time integrals over the measured part of (now, time] ------------------------------
                 now = state.now
                 measured = time > warmup
@@ -245,8 +267,16 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 state.now = time
                 state.events += 1
                 channel_may_move = False
+                other = np.int64(-1)  # an event of failures and checkpoints
 
-                if state.publication_time == time:
+                if with_failures:
+                    other = _failure_strikes_kernel(parameters, state, seed, arrays, failing, measured)
+
+                if other >= 0:
+                    # --- a failure strikes, first of its tick -------------------------------------------
+                    event = other
+
+                elif state.publication_time == time:
                     # --- a publication completes --------------------------------------------------------
                     event = np.int64(EVENT_PUBLICATION)
                     channel_may_move = True
@@ -254,6 +284,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 elif training_time == time:
                     # --- a training step completes ------------------------------------------------------
                     event = np.int64(EVENT_UPDATE)
+                    if with_failures:
+                        head = state.popped_head
+                        note_kept(failures, groups[head].batch_tokens, groups[head].batch_groups)
                     _finish_batch_kernel(parameters, state, tables, arrays, measured)
                     state.last_update_time = time
                     version = state.version
@@ -276,6 +309,11 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     # --- an evaluation ends -------------------------------------------------------------
                     event = np.int64(EVENT_EVALUATION)
                     end_evaluation(state)
+
+                elif with_failures and (failures.checkpoint_time == time or failures.restart_time == time):
+                    # --- a checkpoint is whole, or the trainer is up again ------------------------------
+                    event = _end_wait_kernel(failures, trainer_ticks[TRAINER_BUSY], time)
+                    channel_may_move = True
 
                 else:
                     # --- a rollout completes ------------------------------------------------------------
@@ -349,15 +387,33 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 # --- the publication channel, as far as it can go in this tick ---------------------------
                 if channel_may_move and (state.waiting_version >= 0 or state.channel != CHANNEL_FREE):
                     _channel_kernel(parameters, state, arrays, measured)
+                if with_failures and event == EVENT_UPDATE:
+                    _begin_checkpoint_kernel(
+                        parameters,
+                        state,
+                        arrays.state,
+                        groups,
+                        members,
+                        arrays.histograms,
+                        trainer_ticks[TRAINER_BUSY],
+                        failing,
+                    )
                 if channel_may_move:
-                    _after_publication_kernel(parameters, state)
+                    saving = with_failures and failures.checkpoint_time != NEVER
+                    _after_publication_kernel(parameters, state, saving)
             state.event = event
 
             # --- settle, first half: the trainer may start, and pop ahead while it trains ---------------
             while True:
                 if may_join(parameters, state):
                     _join_held_kernel(parameters, state, tables, arrays, state.now > warmup)
-                if state.training == 1 or state.evaluation_time != NEVER:
+                if with_failures and failures.restart_time != NEVER:
+                    break
+                if (
+                    state.training == 1
+                    or state.evaluation_time != NEVER
+                    or (with_failures and failures.checkpoint_time != NEVER)
+                ):
                     if state.prefetched >= parameters.prefetch:
                         break
                 else:
@@ -378,14 +434,18 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         break
                 _take_batch_kernel(parameters, state, seed, arrays)
 
+            if with_failures and failures.again > 0:  # the slot of a worker that failed is used first
+                state.idle += 1
+
         # --- settle, second half: slots may start --------------------------------------------------------
         state.settling = 1
         now = state.now
         while state.idle > 0:
-            if starts_are_stopped(state):
+            again = with_failures and failures.again > 0
+            if starts_are_stopped(state) and not again:
                 state.idle_cause = SLOTS_PUBLICATION
                 break
-            record = state.starting
+            record = failures.again if again else state.starting
             if record == 0:
                 cause = _closed_gate_kernel(parameters, state, tables.limits)
                 if cause >= 0:
@@ -411,9 +471,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 record = state.starting
 
             # The next member of the group starts in the slot freed last.
-            position = groups[record].started
+            position = failures.again_member if again else groups[record].started
             member = record * size + position
-            is_fresh = position >= groups[record].drawn
+            is_fresh = position >= groups[record].drawn and not again
             number = state.next_number if is_fresh else members[member].number
             environment = np.int64(0)
             if plain:
@@ -430,7 +490,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 tokens, environment, noise = _draw_member_kernel(
                     parameters, seed, number, tables, draws, groups, record, position, state.published
                 )
-            if asked.length == 1:
+            if asked.length == 1 and again:
+                tokens = members[member].tokens
+            elif asked.length == 1:
                 if asked.answer == NO_ANSWER:
                     _ask_length_kernel(state, seed, arrays, record, position, number, tokens)
                     return ASKS_LENGTH
@@ -441,7 +503,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 members[member].number = number
             if parameters.segments > 0 and (now > warmup or warmup == 0):
                 arrays.segment_starts[segment_of(tables, state.published)] += 1
-            if position == 0 or state.published < groups[record].version:
+            if (position == 0 and not again) or state.published < groups[record].version:
                 groups[record].version = state.published
 
             total = max(
@@ -497,6 +559,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 rollout_rows[row].member = position
                 rollout_rows[row].end_version = -1
                 rollout_rows[row].ready = -1
+            if again:
+                failures.again = 0
+                continue
             groups[record].started = position + 1
             if position + 1 == size:
                 state.starting = groups[record].live_next
@@ -508,7 +573,11 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         state.cap_closed = 0
         if state.idle > 0 and cap_closes(parameters, state, next_admission(parameters, state)):
             state.cap_closed = 1
-        if state.training == 1:
+        if with_failures and failures.restart_time != NEVER:
+            state.trainer_cause = TRAINER_RESTART
+        elif with_failures and failures.checkpoint_time != NEVER:
+            state.trainer_cause = TRAINER_CHECKPOINT
+        elif state.training == 1:
             state.trainer_cause = TRAINER_BUSY if state.fetch_time == NEVER else TRAINER_FETCH
         elif state.evaluation_time != NEVER:
             state.trainer_cause = TRAINER_EVALUATION

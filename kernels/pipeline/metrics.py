@@ -143,6 +143,21 @@ OPTIONAL_METRICS: dict[str, tuple[Metric, ...]] = {
             "slots_engine_queue_seconds", "float64", "slot s", "busy slot-seconds spent in an engine's queue"
         ),
     ),
+    "failures": (
+        Metric("lost_updates", "int64", "updates", "updates lost in failures of the trainer"),
+        Metric(
+            "lost_tokens", "int64", "tokens", "tokens trained, or generated and not trained, and then lost"
+        ),
+        Metric("repeated_prompts", "int64", "groups", "groups that lost updates had trained"),
+        Metric("trainer_checkpoint_seconds", "float64", "s", "the trainer stands still: a checkpoint"),
+        Metric("trainer_restart_seconds", "float64", "s", "the trainer is down after a failure"),
+        Metric(
+            "goodput_fraction",
+            "float64",
+            "1",
+            "busy time of steps that were not lost, over the time in which the trainer had data",
+        ),
+    ),
 }
 METRIC_BY_NAME.update({metric.name: metric for metric in GENERAL_METRICS})
 METRIC_BY_NAME.update({metric.name: metric for some in OPTIONAL_METRICS.values() for metric in some})
@@ -187,7 +202,7 @@ def hidden_metrics(options: Iterable[str]) -> frozenset[str]:
 
     Examples
     --------
-    >>> sorted(hidden_metrics({"fetch", "evaluation", "engine"}))
+    >>> sorted(hidden_metrics({"fetch", "evaluation", "engine", "failures"}))
     ['slots_held_seconds']
     """
     others = set(OPTIONAL_METRICS) - set(options)
@@ -235,9 +250,17 @@ GENERAL_SUMS = (
 # Why slots are idle and why the trainer waits, in the order of precedence; each limit of the ledger follows
 # the slots' list with a name of its own.
 SLOT_CONSTRAINTS = ("busy", "publication", "max_running", "one_batch", "token_cap", "sequential", "held")
-TRAINER_CONSTRAINTS = ("busy", "publication", "running_groups", "batch", "fetch", "evaluation")
+TRAINER_CONSTRAINTS = (
+    "busy", "publication", "running_groups", "batch", "fetch", "evaluation", "checkpoint", "restart",
+)  # fmt: skip
 # Those that are told only where a configuration uses an option.
-OPTIONAL_CONSTRAINTS = {"held": "hold", "fetch": "fetch", "evaluation": "evaluation"}
+OPTIONAL_CONSTRAINTS = {
+    "held": "hold",
+    "fetch": "fetch",
+    "evaluation": "evaluation",
+    "checkpoint": "failures",
+    "restart": "failures",
+}
 
 
 # What stands for "no value" in a column of whole numbers, which has no NaN.
@@ -347,3 +370,10 @@ class MetricAttributes:
     max_kv_cache_share: float
     engine_tokens_per_second: float
     slots_engine_queue_seconds: float
+
+    lost_updates: int
+    lost_tokens: int
+    repeated_prompts: int
+    trainer_checkpoint_seconds: float
+    trainer_restart_seconds: float
+    goodput_fraction: float

@@ -39,10 +39,16 @@ GROUP_UNUSED, GROUP_RUNNING, GROUP_QUEUED, GROUP_POPPED, GROUP_REQUEUED = range(
 NOT_STARTED, COMPLETED = -1, -2  # a member's slot
 EMPTY, TIMED, DECODING, TAIL, DUE, OFF_CLOCK, HELD, ON_ENGINE = range(8)  # a slot's phase
 EVENT_START, EVENT_PUBLICATION, EVENT_UPDATE, EVENT_ROLLOUT, EVENT_EVALUATION = range(5)
-EVENT_NAMES = ("start", "publication", "update", "rollout", "evaluation")
+EVENT_FAILURE, EVENT_WORKER_FAILURE, EVENT_CHECKPOINT, EVENT_RESTART = range(5, 9)
+EVENT_NAMES = (
+    "start", "publication", "update", "rollout", "evaluation",
+    "failure", "worker_failure", "checkpoint", "restart",
+)  # fmt: skip
 RUNNING, QUEUED, IN_TRAINING, TRAINED, DISCARDED, FILTERED, EVICTED, CANCELLED, COMPLETED_MEMBER = range(9)
+LOST = 9
 OUTCOME_NAMES = (
     "running", "queued", "in_training", "trained", "discarded", "filtered", "evicted", "cancelled", "waiting",
+    "lost",
 )  # fmt: skip
 
 # --- causes: places in the slot ticks and in the trainer ticks ---------------------------------------
@@ -63,8 +69,11 @@ OUTCOME_NAMES = (
     TRAINER_BATCH,
     TRAINER_FETCH,
     TRAINER_EVALUATION,
-) = range(6)
-TRAINER_CAUSES = 6
+    TRAINER_CHECKPOINT,
+    TRAINER_RESTART,
+) = range(8)
+TRAINER_CAUSES = 8
+CAUSES_WITHOUT_FAILURES = 6  # the trainer's causes of a run that has no failures and writes no checkpoint
 
 # --- histograms of trained rollouts, LAG_BINS bins each ----------------------------------------------
 (
@@ -79,6 +88,7 @@ TRAINER_CAUSES = 6
     H_CANCELLED_DECILES,
 ) = range(9)
 H_COUNT = 9
+H_OF_TRAINED = 7  # the first ones: of trained rollouts alone
 
 
 def _record(*whole: str, real: tuple[str, ...] = ()) -> np.dtype:
@@ -139,6 +149,13 @@ PARAMETERS = _record(
     "segments",  # of a law by version; 0: one law
     "engines",  # 0: none, decoding has one speed
     "engine_leaves",  # of their tournament tree
+    "failures",  # 1: the trainer or a worker fails, or checkpoints are written
+    "trainer_fails",
+    "workers_fail",
+    "restart_ticks",
+    "checkpoint_every",  # 0: none
+    "checkpoint_ticks",
+    "saves_queue",  # 1: checkpoint_scope "full", and there are checkpoints to go back to
     real=(
         "decode_rate",
         "rollout_overhead",
@@ -152,6 +169,8 @@ PARAMETERS = _record(
         "resume_seconds",
         "reprefill_rate",  # 0: re-prefill takes no time
         "train_spread",
+        "trainer_mtbf",
+        "worker_mtbf",
     ),
 )
 LIMIT = _record("finished", "done", "groups")  # finished 1: the count is "finished"
@@ -299,6 +318,25 @@ GENERAL_STATE = _record(
     "engines_stopped",  # 1: engines know that decoding is stopped
     "engines_in_step",  # engines with a step under way
     real=(*_BATCH_SUMS, "token_lag_sum"),  # tokens × token-weighted lag
+)
+
+# What failures and checkpoints keep; apart from the state, so that a saved run without them stays as it is.
+FAILURES = _record(
+    "failure_time",  # of the trainer's next failure; NEVER: none
+    "count",  # its failures so far
+    "restart_time",  # NEVER unless the trainer is down
+    "checkpoint_time",  # NEVER unless a checkpoint is being written
+    "saved",  # which of the two places holds the last whole checkpoint
+    "again",  # group of a member that starts again at once; 0: none
+    "again_member",
+    "kept_tokens",  # trained and not lost, over the whole run
+    "kept_groups",
+    "busy_mark",  # the trainer's measured busy ticks when the last checkpoint or failure was
+    # measured sums
+    "lost_updates",
+    "lost_tokens",
+    "repeated_groups",
+    "lost_busy_ticks",
 )
 
 ROLLOUT = _record("tokens", "version", "number")  # in a slot or in the queue of the lean loop
@@ -505,6 +543,20 @@ class GeneralArrays(NamedTuple):
     requests: np.ndarray  # REQUEST[slots]: the rollout of each slot on its engine
     engine_tree: np.ndarray  # int64[2 * engine_leaves]: clock values of their next changes
     coefficients: np.ndarray  # COEFFICIENTS[1]: read, never written
+
+
+class FailureArrays(NamedTuple):
+    """What failures and checkpoints change in a run of the general loop; empty where nothing fails."""
+
+    failures: np.ndarray  # FAILURES[1]
+    worker_tree: np.ndarray  # int64[2 * leaves]: ticks of the slots' next failures; empty without them
+    worker_counts: np.ndarray  # int64[slots]: up-times drawn so far
+    saved_state: np.ndarray  # GENERAL_STATE[2]: the last checkpoint, and the one being written
+    saved_tokens: np.ndarray  # int64[2]: trained and not lost by then, over the whole run
+    saved_trained: np.ndarray  # int64[2]: the same in groups
+    saved_histograms: np.ndarray  # int64[2, H_OF_TRAINED, LAG_BINS]
+    saved_groups: np.ndarray  # GROUP[2 * g]: empty unless a checkpoint holds the queue
+    saved_members: np.ndarray  # MEMBER[2 * g * group_size]
 
 
 def initial_state(kind: np.dtype) -> np.ndarray:

@@ -86,15 +86,16 @@ def owes_evaluation(parameters, state):
 
 
 @jit(counted=False)
-def _after_publication_kernel(parameters, state):
+def _after_publication_kernel(parameters, state, saving):
     """Go on where the channel lets the trainer: an evaluation begins, a stop by training ends.
 
-    A drain needs decoding, so it ends the stop; nothing is in flight when its transfer begins.
+    saving bool: a checkpoint is being written, which comes before an evaluation. A drain needs decoding, so
+    it ends the stop; nothing is in flight when its transfer begins.
     """
     blocked = channel_blocks(parameters, state)
     if state.training == 0 and not (blocked and parameters.publication != DRAIN):
         let_decoding_go(state, STOPPED_BY_TRAINING)
-    if state.evaluation_due == 1 and not blocked:
+    if state.evaluation_due == 1 and not blocked and not saving:
         state.evaluation_due = 0
         state.evaluation_time = state.now + parameters.evaluation_ticks
         if parameters.evaluation_stops == 1:

@@ -40,6 +40,8 @@ _CAUSE_COLOURS = {
     "trainer_batch_seconds": ORANGE,
     "trainer_fetch_seconds": GREEN,
     "trainer_evaluation_seconds": GREY,
+    "trainer_checkpoint_seconds": YELLOW,
+    "trainer_restart_seconds": VERMILLION,
     "slots_busy_seconds": BLUE,
     "slots_publication_seconds": SKY,
     "slots_max_running_seconds": PURPLE,

@@ -32,6 +32,10 @@ FIELD_THEMES: dict[str, tuple[str, ...]] = {
         "redraw_on_requeue", "cancel_in_flight",
     ),
     "Which groups may start": ("limits", "max_running_groups", "admit", "one_batch_at_a_time"),
+    "Failures and checkpoints": (
+        "trainer_mtbf_seconds", "restart_seconds", "checkpoint_every_updates", "checkpoint_seconds",
+        "checkpoint_scope", "worker_mtbf_seconds",
+    ),
 }  # fmt: skip
 ENGINE_THEME = "Inference engines, in place of one decode speed"
 REST = "Other settings of a pipeline"

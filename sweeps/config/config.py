@@ -1,8 +1,8 @@
 """The settings of one simulated pipeline: every field of the model, checked before anything runs.
 
-A configuration is frozen and keyword-only. Level 1 is the core; the fields of levels 2 and 3 (generation,
-publication styles, groups, admission ledger, stale work) are off by default, and a run with the defaults is
-the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
+A configuration is frozen and keyword-only. Level 1 is the core; the fields of levels 2 to 4 (generation,
+publication styles, groups, admission ledger, stale work, failures) are off by default, and a run with the
+defaults is the level 1 run, bit for bit. Rules between fields are in :mod:`.config.rules`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,17 @@ if TYPE_CHECKING:
     from .settings import PresetSettings, Settings, Whole
 
 # Fields whose values decide about options with metrics of their own: ``PipelineConfig.options_in_use``.
-OPTION_FIELDS = frozenset({"queue_overflow", "fetch_seconds", "evaluation_every_updates", "engine"})
+OPTION_FIELDS = frozenset(
+    {
+        "queue_overflow",
+        "fetch_seconds",
+        "evaluation_every_updates",
+        "engine",
+        "trainer_mtbf_seconds",
+        "checkpoint_every_updates",
+        "worker_mtbf_seconds",
+    }
+)
 
 # The three axes of a sweep that carry names of their own.
 AXIS_FIELDS = {
@@ -246,6 +256,17 @@ class PipelineConfig(BaseModel):
     redraw_on_requeue: Flag = _setting(False, "requeued work draws anew", 3)
     cancel_in_flight: Flag = _setting(False, "cancel running groups that are too old", 3)
 
+    trainer_mtbf_seconds: Positive | None = _setting(None, "mean time between failures of the trainer", 4)
+    restart_seconds: NonNegative = _setting(0.0, "from a failure of the trainer until it works again", 4)
+    checkpoint_every_updates: Count | None = _setting(
+        None, "save every so many updates; none: only the start is saved", 4
+    )
+    checkpoint_seconds: NonNegative = _setting(0.0, "a checkpoint, in which the trainer stands still", 4)
+    checkpoint_scope: Literal["full", "weights_only"] = _setting(
+        "full", "whether a checkpoint holds the queue beside the weights", 4
+    )
+    worker_mtbf_seconds: Positive | None = _setting(None, "mean time between failures of one slot", 4)
+
     def __init__(self, **fields: Unpack[Settings]) -> None:
         if fields.get("batch_groups") is not None:
             # Batches are counted in one way: the other default steps back, a given value is refused below.
@@ -341,8 +362,15 @@ class PipelineConfig(BaseModel):
             "fetch": self.fetch_seconds > 0,
             "evaluation": self.evaluation_every_updates is not None,
             "engine": self.engine is not None,
+            "failures": self.has_failures,
         }
         return frozenset(name for name, used in uses.items() if used)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether the trainer or a worker fails, or checkpoints are written."""
+        given = (self.trainer_mtbf_seconds, self.checkpoint_every_updates, self.worker_mtbf_seconds)
+        return any(value is not None for value in given)
 
     @property
     def lone_decode_seconds(self) -> float:
@@ -354,7 +382,7 @@ class PipelineConfig(BaseModel):
 
     @property
     def is_level_1(self) -> bool:
-        """Whether every option of levels 2 and 3 is at its default; pairs and schedules belong to level 2."""
+        """Whether every option of levels 2 to 4 is at its default; pairs and schedules belong to level 2."""
         defaults = _defaults()
         law = self.response_length
         return (
@@ -382,7 +410,7 @@ def _higher_level_fields() -> list[str]:
 
 
 def field_level(name: str, field: Any = None) -> int:
-    """Tell which level of the model a field belongs to (1, 2 or 3)."""
+    """Tell which level of the model a field belongs to (1 to 4)."""
     return level_of(field or PipelineConfig.model_fields[name])
 
 

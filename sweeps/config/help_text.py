@@ -29,11 +29,16 @@ class _DefaultLaw:
         return "LengthLaw.lognormal()"
 
 
-LAYERS = {1: "core", 2: "generation", 3: "rules"}  # what the model's levels are called for people
+LAYERS = {
+    1: "core",
+    2: "generation",
+    3: "rules",
+    4: "failures",
+}  # what the model's levels are called for people
 
 
 def level_of(field: FieldInfo) -> int:
-    """Tell which level of the model a field belongs to (1, 2 or 3)."""
+    """Tell which level of the model a field belongs to (1 to 4)."""
     extra = field.json_schema_extra
     assert isinstance(extra, dict)
     return int(str(extra["level"]))

@@ -37,6 +37,9 @@ _MAY_BE_IDLE = (
     "max_queue_groups",
     "one_batch_at_a_time",
     "redraw_on_requeue",
+    "restart_seconds",
+    "checkpoint_seconds",
+    "checkpoint_scope",
 )
 
 
@@ -57,6 +60,7 @@ def contradictions(config: PipelineConfig) -> list[Finding]:
         *_batches(config),
         *_queue(config),
         *_stale_work(config),
+        *_failures(config),
         *_sequential(config),
     ]
 
@@ -378,6 +382,22 @@ def _stale_work(config: PipelineConfig) -> list[Finding]:
         )
     if config.redraw_on_requeue and not requeues:
         found.append(_needs(config, "redraw_on_requeue", "stale_action 'requeue'", "stale_action='requeue'"))
+    return found
+
+
+def _failures(config: PipelineConfig) -> list[Finding]:
+    """Rules of failures and checkpoints: a cost or a scope needs the event that it belongs to."""
+    found: list[Finding] = []
+    fails, saves = config.trainer_mtbf_seconds is not None, config.checkpoint_every_updates is not None
+    if not fails and config.restart_seconds > 0:
+        found.append(_needs(config, "restart_seconds", "trainer_mtbf_seconds", "trainer_mtbf_seconds"))
+    if not saves and config.checkpoint_seconds > 0:
+        found.append(
+            _needs(config, "checkpoint_seconds", "checkpoint_every_updates", "checkpoint_every_updates")
+        )
+    if config.checkpoint_scope != "full" and not (fails and saves):
+        both = "trainer_mtbf_seconds and checkpoint_every_updates"
+        found.append(_needs(config, "checkpoint_scope", both, both))
     return found
 
 

@@ -130,6 +130,18 @@ class Settings(TypedDict, total=False):
     """requeued work draws anew"""
     cancel_in_flight: Flag
     """cancel running groups that are too old"""
+    trainer_mtbf_seconds: Real | None
+    """mean time between failures of the trainer"""
+    restart_seconds: Real
+    """from a failure of the trainer until it works again"""
+    checkpoint_every_updates: Whole | None
+    """save every so many updates; none: only the start is saved"""
+    checkpoint_seconds: Real
+    """a checkpoint, in which the trainer stands still"""
+    checkpoint_scope: Literal["full", "weights_only"]
+    """whether a checkpoint holds the queue beside the weights"""
+    worker_mtbf_seconds: Real | None
+    """mean time between failures of one slot"""
 
 
 class PresetSettings(Settings, total=False):

@@ -66,6 +66,8 @@ CAUSES = {
         "trainer_batch_seconds": Cause("waits: batch not full", "batch not full"),
         "trainer_fetch_seconds": Cause("fetches its batch", "fetch"),
         "trainer_evaluation_seconds": Cause("evaluates", "evaluation"),
+        "trainer_checkpoint_seconds": Cause("writes a checkpoint", "checkpoint"),
+        "trainer_restart_seconds": Cause("restarts after a failure", "restart"),
     },
     "slots": {
         "slots_busy_seconds": Cause("busy", "busy"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -16,17 +17,22 @@ from ...kernels.pipeline.metrics import LAG_BINS, OPTIONAL_METRICS
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
-from .parameters import general_tables
+from .parameters import general_tables, saves_queue
 from .result import GeneralResult, general_details
 from .run import Run, enlarged
 
 LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
 DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
 _INITIAL_STATE = records.initial_state(records.GENERAL_STATE)
+_NO_FAILURES = np.zeros(1, records.FAILURES)
+for _name in ("failure_time", "restart_time", "checkpoint_time"):
+    _NO_FAILURES[_name] = records.NEVER
 # Runs without rules of the user have nothing to ask, so all of them may share these.
 _NOTHING_ASKED = np.array([(0, 0, records.NO_ANSWER)], records.ASKED)
 _NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
 _NO_ROLLOUT = np.zeros(1, records.ROLLOUT_START)
+# Everything that a run changes, in one tuple.
+_Held = namedtuple("_Held", records.GeneralArrays._fields + records.FailureArrays._fields)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
 
 
@@ -49,6 +55,17 @@ class GeneralRun(Run):
     budget = 1_000_000  # events and scanned records: about a tenth of a second
     _SCRATCH = ("log_weights", "picks", "asked", "admission_state", "rollout_start", "coefficients")
     _WITHOUT_ENGINES = ("engines", "requests", "engine_tree")
+    _WITHOUT_FAILURES = (
+        "failures",
+        "worker_tree",
+        "worker_counts",
+        "saved_state",
+        "saved_tokens",
+        "saved_trained",
+        "saved_histograms",
+        "saved_groups",
+        "saved_members",
+    )
     ROLLOUT_COUNT = "next_row"
 
     def __init__(
@@ -62,7 +79,7 @@ class GeneralRun(Run):
         config, leaves = self.config, int(self.parameters["leaves"][0])
         slots, size = config.rollout_workers, config.group_size
         count = 1 + max(4, min(2 * slots, _FIRST_RECORDS // size))
-        return records.GeneralArrays(
+        return _Held(
             state=np.zeros(1, records.GENERAL_STATE),
             time_tree=np.zeros(2 * leaves, np.int64),
             work_tree=np.zeros(2 * leaves, np.int64),
@@ -71,7 +88,9 @@ class GeneralRun(Run):
             members=np.zeros(count * size, records.MEMBER),
             histograms=np.zeros((records.H_COUNT, LAG_BINS), np.int64),
             slot_ticks=np.zeros(records.SLOTS_FIRST_LIMIT + len(config.limits), np.int64),
-            trainer_ticks=np.zeros(records.TRAINER_CAUSES, np.int64),
+            trainer_ticks=np.zeros(
+                records.TRAINER_CAUSES if config.has_failures else records.CAUSES_WITHOUT_FAILURES, np.int64
+            ),
             segment_starts=np.zeros(len(config.response_length.segments), np.int64),
             log_weights=np.zeros(0, np.float64),
             picks=np.zeros(0, np.int64),
@@ -79,6 +98,7 @@ class GeneralRun(Run):
             admission_state=_NO_ADMISSION,
             rollout_start=_NO_ROLLOUT,
             **_engine_arrays(config, int(self.parameters["engine_leaves"][0])),
+            **_failure_arrays(config, leaves, count),
             **self._new_rows(records.GENERAL_BATCH, records.GENERAL_TIMELINE, records.GENERAL_ROLLOUT),
         )
 
@@ -94,6 +114,14 @@ class GeneralRun(Run):
             fleet = new_engines(held.coefficients, config_engine.count, slots)
             held.engines[:], held.requests[:] = fleet.engines, fleet.requests
             held.engine_tree.fill(records.NEVER)
+        held.failures[:] = _NO_FAILURES
+        held.worker_tree.fill(records.NEVER)
+        held.worker_counts.fill(0)
+        held.saved_state[:] = _INITIAL_STATE
+        for array in (held.saved_tokens, held.saved_trained, held.saved_histograms):
+            array.fill(0)
+        for array in (held.saved_groups, held.saved_members):
+            array.view(np.int64).fill(0)
         held.state["idle"] = slots
         # A stack: the slot freed last is used first, and at time 0 slot 0 is on top.
         held.slots["idle_stack"] = np.arange(slots - 1, -1, -1)
@@ -107,9 +135,14 @@ class GeneralRun(Run):
 
     def _call(self, until: np.int64, budget: np.int64) -> int:
         status: int = _advance_general_kernel(
-            self.parameters, self.seed, until, budget, self._tables, self.draws, self.held
+            self.parameters, self.seed, until, budget, self._tables, self.draws, *self._arrays()
         )
         return status
+
+    def _arrays(self) -> tuple[records.GeneralArrays, records.FailureArrays]:
+        """Return what is held as the kernels take it: most of them need nothing of failures."""
+        count = len(records.GeneralArrays._fields)
+        return records.GeneralArrays(*self.held[:count]), records.FailureArrays(*self.held[count:])
 
     def _grow_live(self) -> None:
         size, first = self.config.group_size, len(self.held.groups)
@@ -123,6 +156,11 @@ class GeneralRun(Run):
             )
         held = self.held
         self._hold(groups=enlarged(held.groups, count), members=enlarged(held.members, count * size))
+        if len(held.saved_groups):
+            self._hold(
+                saved_groups=_enlarged_halves(held.saved_groups, count),
+                saved_members=_enlarged_halves(held.saved_members, count * size),
+            )
         self._chain_unused(first)
         self._make_scratch()
 
@@ -164,7 +202,10 @@ class GeneralRun(Run):
     def _close(self, metrics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write the metrics and give slot ticks and trainer ticks by cause, all closed at the run's end."""
         slot_ticks, trainer_ticks = self.held.slot_ticks.copy(), self.held.trainer_ticks.copy()
-        general_metrics_kernel(self.parameters, self.held, metrics, slot_ticks, trainer_ticks, self._tables)
+        arrays, failing = self._arrays()
+        general_metrics_kernel(
+            self.parameters, arrays, failing.failures, metrics, slot_ticks, trainer_ticks, self._tables
+        )
         if self.config.engine is not None:
             self.summarize_engines(metrics, slice(None))
         return slot_ticks, trainer_ticks
@@ -192,6 +233,36 @@ def _engine_arrays(config: PipelineConfig, leaves: int) -> dict[str, np.ndarray]
         return none._asdict() | {"engine_tree": np.zeros(0, np.int64)}
     fleet = new_engines(coefficients_of(config.engine), config.engine.count, config.rollout_workers)
     return fleet._asdict() | {"engine_tree": np.full(2 * leaves, records.NEVER, np.int64)}
+
+
+def _failure_arrays(config: PipelineConfig, leaves: int, groups: int) -> dict[str, np.ndarray]:
+    """Make what failures and checkpoints keep; empty where nothing fails."""
+    slots = config.rollout_workers if config.worker_mtbf_seconds is not None else 0
+    places = 2 if config.trainer_mtbf_seconds is not None else 0
+    groups = places * groups if saves_queue(config) else 0
+    return {
+        "failures": _NO_FAILURES.copy() if config.has_failures else _NO_FAILURES,
+        "worker_tree": np.full(2 * leaves if slots else 0, records.NEVER, np.int64),
+        "worker_counts": np.zeros(slots, np.int64),
+        "saved_state": np.zeros(places, records.GENERAL_STATE),
+        "saved_tokens": np.zeros(places, np.int64),
+        "saved_trained": np.zeros(places, np.int64),
+        "saved_histograms": np.zeros((places, records.H_OF_TRAINED, LAG_BINS), np.int64),
+        "saved_groups": np.zeros(groups, records.GROUP),
+        "saved_members": np.zeros(groups * config.group_size, records.MEMBER),
+    }
+
+
+def _failing_parts(config: PipelineConfig) -> tuple[bool, ...]:
+    """Name which arrays of failures a run has."""
+    fails = config.trainer_mtbf_seconds is not None, config.worker_mtbf_seconds is not None
+    return config.has_failures, *fails, saves_queue(config)
+
+
+def _enlarged_halves(rows: np.ndarray, count: int) -> np.ndarray:
+    """Copy the two halves of an array into those of a longer one, of `count` rows each."""
+    half = len(rows) // 2
+    return np.concatenate([enlarged(rows[:half], count), enlarged(rows[half:], count)])
 
 
 def new_draws(rollouts: int) -> records.MemberDraws:
@@ -250,6 +321,7 @@ class GeneralCells:
         if before is not run:
             alike = ("rollout_workers", "group_size", "batch_groups", "limits", "engine")
             fit = all(getattr(before.config, name) == getattr(run.config, name) for name in alike)
+            fit = fit and _failing_parts(before.config) == _failing_parts(run.config)
             laws = (before.config.response_length, run.config.response_length)
             fit = fit and len(laws[0].segments) == len(laws[1].segments)
             run.held, before.held = before.held if fit else None, None

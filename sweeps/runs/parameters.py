@@ -124,6 +124,13 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "segments": len(law.segments),
         "engines": config.engine.count if config.engine else 0,
         "engine_leaves": 1 << (config.engine.count - 1).bit_length() if config.engine else 1,
+        "failures": config.has_failures,
+        "trainer_fails": config.trainer_mtbf_seconds is not None,
+        "workers_fail": config.worker_mtbf_seconds is not None,
+        "restart_ticks": ticks(config.restart_seconds),
+        "checkpoint_every": config.checkpoint_every_updates or 0,
+        "checkpoint_ticks": ticks(config.checkpoint_seconds),
+        "saves_queue": saves_queue(config),
         "environment": _environment(config),
     }
 
@@ -142,7 +149,15 @@ def _physics(config: PipelineConfig) -> dict[str, float]:
         "resume_seconds": config.resume_seconds,
         "reprefill_rate": config.reprefill_tokens_per_second or 0.0,
         "train_spread": config.train_spread,
+        "trainer_mtbf": config.trainer_mtbf_seconds or 0.0,
+        "worker_mtbf": config.worker_mtbf_seconds or 0.0,
     }
+
+
+def saves_queue(config: PipelineConfig) -> bool:
+    """Tell whether a run keeps the queue of a checkpoint: one that a failure may go back to."""
+    goes_back = config.trainer_mtbf_seconds is not None and config.checkpoint_every_updates is not None
+    return goes_back and config.checkpoint_scope == "full"
 
 
 def _environment(config: PipelineConfig) -> int:

@@ -35,6 +35,9 @@ REAL_PARTS = {
     "members": "member_versions",
     "batch_rows": "batch_floats",
     "engines": "engine_sums",
+    "saved_state": "saved_sums",
+    "saved_groups": "saved_group_factors",
+    "saved_members": "saved_member_versions",
 }
 
 
@@ -53,6 +56,7 @@ class Run(ABC):
     budget: ClassVar[int]  # events, or what costs as much, of one call of the kernel
     _SCRATCH: ClassVar[tuple[str, ...]]  # arrays that are not saved
     _WITHOUT_ENGINES: ClassVar[tuple[str, ...]] = ()  # not saved either, where there are no engines
+    _WITHOUT_FAILURES: ClassVar[tuple[str, ...]] = ()  # … or no failures
 
     def __init__(
         self,
@@ -122,7 +126,7 @@ class Run(ABC):
 
     def _not_saved(self) -> tuple[str, ...]:
         none = self._WITHOUT_ENGINES if self.config.engine is None else ()
-        return self._SCRATCH + none
+        return self._SCRATCH + none + (() if self.config.has_failures else self._WITHOUT_FAILURES)
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Take over the arrays of another run of the same configuration."""
