@@ -58,7 +58,7 @@ def _next_worker_failure(parameters, seed, failing, slot, since):
 
 @jit(counted=False)
 def _begin_failures_kernel(parameters, seed, failing):
-    """Schedule the first failures. The start of the run, whose saved state is made with it, is a checkpoint."""
+    """Schedule the first failures; the start of the run is its first checkpoint."""
     if parameters.trainer_fails == 1:
         up_ticks = _up_ticks_kernel(seed, np.int64(4), np.int64(0), np.int64(0), parameters.trainer_mtbf)
         failing.failures[0].failure_time = up_ticks

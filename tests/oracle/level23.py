@@ -45,6 +45,7 @@ class Run(Trainer, Admission, Report):
         self.step = None  # a Batch, with start, work, done, version and publications
         self.fetching = None  # a Batch that the trainer has in hand before its step
         self.evaluation_end, self.evaluation_is_due = None, False
+        self.checkpoint_end = self.restart_end = None  # of level 4
         self.steps_begun = 0
         self.law_starts = []  # (time, law) of every rollout
         self.prefetched = []
@@ -130,6 +131,7 @@ class Run(Trainer, Admission, Report):
             self.last_progress = self.now
             handle()
             self.look_for_the_end_of_a_drain()
+            self.look_for_the_start_of_a_checkpoint()
             self.look_for_the_start_of_an_evaluation()
             self.settle()
             self.record(name)
@@ -206,11 +208,25 @@ class Run(Trainer, Admission, Report):
             return self.step_completes, "update"
         if self.evaluation_end == self.now:
             return self.evaluation_ends, "evaluation"
+        wait = self.wait_that_ends()
+        if wait is not None:
+            return wait
         due = [member for member in self.in_slots() if member.phase == "tail" and member.tail_end == self.now]
         if not due:
             return None
         first = min(due, key=self.order_in_tick)
         return (lambda: self.rollout_completes(first)), "rollout"
+
+    # What level 4 adds
+
+    def wait_that_ends(self):
+        """A checkpoint or a restart."""
+
+    def look_for_the_start_of_a_checkpoint(self):
+        pass
+
+    def start_again(self):
+        """Let the rollout of a worker that failed start again."""
 
     def order_in_tick(self, member):
         """Those that end with their decode by (target, slot); a tail counts as a target met exactly."""

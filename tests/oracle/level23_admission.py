@@ -96,6 +96,7 @@ class Admission:
         while self.held and self.queue_has_room():
             self.let_held_join()
             self.trainer_may_start()
+        self.start_again()
         while self.idle:
             member = self.next_waiting_member()
             if member is not None:
@@ -161,6 +162,7 @@ class Admission:
         elif law.rows is not None:
             member.tail += ticks(paired_seconds)
         member.behaviour_version = member.end_version = self.published
+        member.publication = self.publication_number[self.published]
         member.start_version = self.version
         member.start_publications = self.publications
         member.work_by_version = {}

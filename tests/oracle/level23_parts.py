@@ -43,6 +43,12 @@ DEFAULTS = {
     "stale_action": "drop",
     "redraw_on_requeue": False,
     "cancel_in_flight": False,
+    "trainer_mtbf_seconds": None,
+    "restart_seconds": 0.0,
+    "checkpoint_every_updates": None,
+    "checkpoint_seconds": 0.0,
+    "checkpoint_scope": "full",
+    "worker_mtbf_seconds": None,
 }
 
 

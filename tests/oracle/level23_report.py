@@ -120,7 +120,8 @@ class Report:
         slots = len(self.slots)
         span = max(0, end - self.warmup)
         seconds = span / 1e6
-        batches = [batch for batch in self.batches if batch["measured"]]
+        done = [batch for batch in self.batches if batch["measured"]]
+        batches = [batch for batch in done if not batch["lost"]]
         details = [detail for batch in batches for detail in batch["details"]]
         generated, drops, left = counted(self.generated), counted(self.drops), counted(self.left)
         trained_tokens = sum(batch["tokens"] for batch in batches)
@@ -130,13 +131,14 @@ class Report:
         occupied = self.integral(lambda row: row["occupied"], end)
         at_warmup = [row["queue_tokens"] for row in self.segments if row["from"] <= self.warmup][-1]
         works = self.in_hand() or self.publication is not None or self.evaluation_end is not None
+        works = works or self.checkpoint_end is not None or self.restart_end is not None
         stalled = not self.busy_slots() and not works
         if stalled:
             self.reached.add("stall")
         stale = [row for row in drops if row[1] == "stale"]
         effective = math.fsum(batch["tokens"] * batch["expected_normalized_ess"] for batch in batches)
         return {
-            "updates": len(batches) * self.s["updates_per_batch"],
+            "updates": len(done) * self.s["updates_per_batch"],
             "trained_tokens": trained_tokens,
             "trained_rollouts": trained_rollouts,
             "generated_tokens": sum(row[1] for row in generated),
@@ -159,7 +161,7 @@ class Report:
             "mean_normalized_ess": mean("normalized_ess"),
             "min_normalized_ess": min((batch["normalized_ess"] for batch in batches), default=NAN),
             "mean_expected_normalized_ess": mean("expected_normalized_ess"),
-            "seconds_per_update": share(seconds, len(batches) * self.s["updates_per_batch"]),
+            "seconds_per_update": share(seconds, len(done) * self.s["updates_per_batch"]),
             "trainer_wait_seconds": (span - busy) / 1e6,
             "trainer_utilization": share(busy, span),
             "rollout_utilization": share(occupied, slots * span),

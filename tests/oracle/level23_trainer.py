@@ -50,13 +50,17 @@ class Trainer:
         self.evaluation_end = None
 
     def look_for_the_start_of_an_evaluation(self):
-        if self.evaluation_is_due and not self.trainer_is_blocked():
+        if self.evaluation_is_due and not self.trainer_is_blocked() and self.checkpoint_end is None:
             self.evaluation_is_due = False
             self.reached.add("evaluation")
             self.evaluation_end = self.now + ticks(self.s["evaluation_seconds"])
 
+    def stands_still(self):
+        """Between two steps."""
+        return self.evaluation_end is not None
+
     def trainer_may_start(self):
-        if not self.in_hand() and self.evaluation_end is None:
+        if not self.in_hand() and not self.stands_still():
             if self.trainer_is_blocked() or (self.sequential and self.running):
                 return
             batch = self.prefetched.pop(0) if self.prefetched else self.pop()
@@ -177,7 +181,7 @@ class Trainer:
                     if work
                     else member.behaviour_version
                 )
-                number = self.publication_number[member.behaviour_version]
+                number = member.publication
                 details.append(
                     {
                         "number": member.number,
@@ -214,6 +218,7 @@ class Trainer:
                 "normalized_ess": normalized,
                 "expected_normalized_ess": expected,
                 "measured": self.now > self.warmup,
+                "lost": False,
                 "details": details,
             }
         )
