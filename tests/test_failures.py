@@ -1,4 +1,4 @@
-"""Failures: the general loop and the twin agree, what is lost adds up, and stopping anywhere changes nothing."""
+"""Failures: loop and twin agree, what is lost adds up, and stopping anywhere changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,32 @@ from oracle.level4 import run_level4
 from strategies.failing_configs import failing_settings, to_config, to_twin
 
 from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, metrics_of_options
-from lagsweep.sweeps.runs.general import simulate_general
+from lagsweep.sweeps.checkpoint.simulation import restore_simulation, simulation_checkpoint
+from lagsweep.sweeps.runs.general import GeneralRun, simulate_general
+
+# Everything fails often: a step takes a second, and so does a rollout.
+BUSY = {
+    "duration_seconds": 120.0,
+    "rollout_workers": 4,
+    "decode_tokens_per_second": 100.0,
+    "rollout_overhead_seconds": 0.0,
+    "response_length": ("uniform", 16, 164),
+    "max_queue_tokens": None,
+    "batch_tokens": None,
+    "batch_groups": 4,
+    "limits": (("started", "popped", 8),),
+    "prefetch_batches": 1,
+    "train_overhead_seconds": 0.0,
+    "train_tokens_per_second": 400.0,
+    "max_policy_lag": 100,
+    "sync_seconds": 0.5,
+    "publication": "pause",
+    "trainer_mtbf_seconds": 12.0,
+    "restart_seconds": 2.5,
+    "checkpoint_every_updates": 2,
+    "checkpoint_seconds": 0.75,
+    "worker_mtbf_seconds": 20.0,
+}
 
 
 def check(drawn):
@@ -32,3 +57,44 @@ def test_random_failures_agree(drawn):
 @given(failing_settings(engines=True))
 def test_random_failures_with_engines_agree(drawn):
     check(drawn)
+
+
+# --- stopping anywhere changes nothing --------------------------------------------------------------------
+
+
+def assert_same_result(ours, theirs):
+    """Fail unless two results are the same, bit for bit."""
+    assert {name: repr(value) for name, value in ours.metrics.items()} == {
+        name: repr(value) for name, value in theirs.metrics.items()
+    }
+    assert ours.timeline == theirs.timeline
+    assert ours.batches == theirs.batches
+    assert ours.rollouts == theirs.rollouts
+    assert ours.trainer_ticks == theirs.trainer_ticks
+
+
+@settings(max_examples=80)
+@given(failing_settings() | failing_settings(engines=True), st.lists(st.floats(0, 1), min_size=1, max_size=4))
+def test_a_run_with_failures_saved_anywhere_goes_on_as_if_nothing_had_been(drawn, shares):
+    config = to_config(drawn)
+    straight = simulate_general(config, rollouts=True)
+    run = GeneralRun(config, batches=True, timeline=True, rollouts=True)
+    for share in sorted(shares):
+        run.step(int(share * drawn["duration_seconds"] * 1e6), budget=1 + int(share * 40))
+        run = restore_simulation(simulation_checkpoint(run))
+    run.advance()
+    assert_same_result(run.result(), straight)
+
+
+@pytest.mark.parametrize("scope", ["full", "weights_only"])
+def test_a_run_is_saved_after_every_event_in_the_midst_of_restarts_and_checkpoints(scope):
+    config = to_config(BUSY | {"checkpoint_scope": scope})
+    straight = simulate_general(config, rollouts=True)
+    run, stood_in = GeneralRun(config, batches=True, timeline=True, rollouts=True), set()
+    for row in straight.timeline:
+        run.advance(row.time)
+        run = restore_simulation(simulation_checkpoint(run))
+        stood_in.add(row.trainer_bound_by)
+    run.advance()
+    assert stood_in >= {"restart", "checkpoint", "busy"}
+    assert_same_result(run.result(), straight)

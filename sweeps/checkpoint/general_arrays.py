@@ -12,6 +12,7 @@ from ...kernels.pipeline import records
 from ...kernels.pipeline.records import NEVER
 from ...kernels.pipeline.stops import STOPPED_BY_EVALUATION, STOPPED_BY_PUBLICATION, STOPPED_BY_TRAINING
 from ..runs.general import LARGEST_LIVE_ROLLOUTS, GeneralRun
+from . import failure_arrays
 from .engine_arrays import check_engines
 from .saved_arrays import (
     LARGEST_COUNT,
@@ -34,6 +35,7 @@ GROWING = frozenset(
         "batch_floats",
         "timeline_rows",
         "rollout_rows",
+        *failure_arrays.GROWING,
     }
 )
 
@@ -54,13 +56,20 @@ def check_general(run: GeneralRun) -> None:
     _check_state(run)
     _check_publication(run)
     _check_training(run)
-    _check_fields_of_groups(run)
-    live = _check_lists(run)
-    _check_order_of_starts(run, live)
-    _check_members(run)
+    _check_groups(run)
     _check_slots(run)
     _check_clocks(run)
     check_engines(run)
+    demand(len(held.saved_groups) in (0, 2 * len(held.groups)), "saved_groups", "must be twice the groups")
+    demand(len(held.saved_members) == size * len(held.saved_groups), "saved_members", "must be the groups'")
+    failure_arrays.check_failures(run, _check_groups)
+
+
+def _check_groups(run: GeneralRun) -> None:
+    """Check groups, their lists and their members."""
+    _check_fields_of_groups(run)
+    _check_order_of_starts(run, _check_lists(run))
+    _check_members(run)
 
 
 def _check_state(run: GeneralRun) -> None:
@@ -71,7 +80,7 @@ def _check_state(run: GeneralRun) -> None:
     demand_within("state.freed", state.freed, -1, parameters.slots - 1)
     demand_within("state.channel", state.channel, 0, records.CHANNEL_TRANSFER)
     demand_within("state.idle_cause", state.idle_cause, 0, len(held.slot_ticks) - 1)
-    demand_within("state.trainer_cause", state.trainer_cause, 0, records.TRAINER_CAUSES - 1)
+    demand_within("state.trainer_cause", state.trainer_cause, 0, len(held.trainer_ticks) - 1)
     demand_within("state.cost", state.cost, 0, NEVER // 2)
     counts = ["next_number", "next_group", "next_admission", "next_row", "started", "places"]
     counts += ["publications", "popped_batches", "popped_groups", "trained_batches", "in_flight_tokens"]

@@ -75,7 +75,7 @@ def check_shapes(run: Run, arrays: Any, growing: frozenset[str]) -> None:
         demand(array.ndim == model.ndim and same, name, f"must have the shape {model.shape}", array.shape)
         demand(len(array) <= _MOST_RECORDS if array.ndim else True, name, "must be of a size that a run has")
     for name, real in REAL_PARTS.items():
-        if name in growing and real in growing:
+        if name in growing and real in growing and name in arrays:
             demand(len(arrays[real]) == len(arrays[name]), real, f"must be as long as {name}")
     for table, name in TABLES.items():
         recorded = bool(run.parameters[f"record_{table}"][0])

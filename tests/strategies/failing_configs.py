@@ -10,7 +10,7 @@ from strategies.trainer_configs import trainer_settings
 
 @st.composite
 def failing_settings(draw, *, engines=False):
-    """Draw plain settings of one small run in which the trainer or workers fail, or checkpoints are written."""
+    """Draw plain settings of one small run in which something fails, or checkpoints are written."""
     pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     settings = draw(engine_settings() if engines else trainer_settings())
     span = settings["duration_seconds"]
