@@ -73,15 +73,13 @@ class CustomRun(GeneralRun):
         last = int(self.state.cost) + int(budget)
         while True:
             left = np.int64(max(1, last - int(self.state.cost)))
-            status: int = self._driver(
-                self.parameters, self.seed, until, left, self._tables, self.draws, self.held
-            )
+            status: int = self._driver(*self.arguments(until, left))
             if status == records.ASKS_ADMISSION:
                 answer = self._admits(copies)
             elif status == records.ASKS_LENGTH:
                 answer = self._tokens(copies)
             else:
-                return status
+                return self.let_happen(status)
             self.held.asked[0].answer = answer
 
     def _beginning(self, config: PipelineConfig) -> Callable[..., GeneralRun]:

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ...kernels.engine.records import COEFFICIENTS, new_engines
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
+from ...kernels.pipeline.failures import (
+    _begin_failures_kernel,
+    _failure_strikes_kernel,
+    failure_metrics_kernel,
+)
 from ...kernels.pipeline.fleet_summary import engine_metrics_kernel
 from ...kernels.pipeline.general import _advance_general_kernel
 from ...kernels.pipeline.metrics import LAG_BINS, OPTIONAL_METRICS
+from ...kernels.pipeline.rollback import _begin_checkpoint_kernel
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
@@ -25,7 +32,7 @@ LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
 DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
 _INITIAL_STATE = records.initial_state(records.GENERAL_STATE)
 _NO_FAILURES = np.zeros(1, records.FAILURES)
-for _name in ("failure_time", "restart_time", "checkpoint_time"):
+for _name in ("strike_time", "wait_time", "failure_time", "restart_time", "checkpoint_time"):
     _NO_FAILURES[_name] = records.NEVER
 # Runs without rules of the user have nothing to ask, so all of them may share these.
 _NOTHING_ASKED = np.array([(0, 0, records.NO_ANSWER)], records.ASKED)
@@ -126,6 +133,8 @@ class GeneralRun(Run):
         # A stack: the slot freed last is used first, and at time 0 slot 0 is on top.
         held.slots["idle_stack"] = np.arange(slots - 1, -1, -1)
         self._chain_unused(1)
+        if self.config.has_failures:
+            _begin_failures_kernel(self.parameters, self.seed, self._parts()[1])
 
     def _make_scratch(self) -> None:
         self._hold(
@@ -134,13 +143,28 @@ class GeneralRun(Run):
         )
 
     def _call(self, until: np.int64, budget: np.int64) -> int:
-        status: int = _advance_general_kernel(
-            self.parameters, self.seed, until, budget, self._tables, self.draws, *self._arrays()
-        )
-        return status
+        status: int = _advance_general_kernel(*self.arguments(until, budget))
+        return self.let_happen(status)
 
-    def _arrays(self) -> tuple[records.GeneralArrays, records.FailureArrays]:
-        """Return what is held as the kernels take it: most of them need nothing of failures."""
+    def arguments(self, until: np.int64, budget: np.int64) -> tuple[Any, ...]:
+        """Return the arguments of the kernel."""
+        arrays, failing = self._parts()
+        tables = self._tables, self.draws
+        return self.parameters, self.seed, until, budget, *tables, arrays, failing.failures
+
+    def let_happen(self, status: int) -> int:
+        """Let a failure strike or a checkpoint begin where the kernel came back for that."""
+        if status not in (records.FAILS, records.SAVES):
+            return status
+        arrays, failing = self._parts()
+        if status == records.FAILS:
+            _failure_strikes_kernel(self.parameters, self.seed, arrays, failing)
+        else:
+            _begin_checkpoint_kernel(self.parameters, arrays, failing)
+        return records.OUT_OF_BUDGET
+
+    def _parts(self) -> tuple[records.GeneralArrays, records.FailureArrays]:
+        """Return what is held as the kernels take it."""
         count = len(records.GeneralArrays._fields)
         return records.GeneralArrays(*self.held[:count]), records.FailureArrays(*self.held[count:])
 
@@ -202,19 +226,23 @@ class GeneralRun(Run):
     def _close(self, metrics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write the metrics and give slot ticks and trainer ticks by cause, all closed at the run's end."""
         slot_ticks, trainer_ticks = self.held.slot_ticks.copy(), self.held.trainer_ticks.copy()
-        arrays, failing = self._arrays()
-        general_metrics_kernel(
-            self.parameters, arrays, failing.failures, metrics, slot_ticks, trainer_ticks, self._tables
-        )
+        arrays, failing = self._parts()
+        general_metrics_kernel(self.parameters, arrays, metrics, slot_ticks, trainer_ticks, self._tables)
+        if self.config.has_failures:
+            failure_metrics_kernel(self.parameters, failing.failures, trainer_ticks, self._end(), metrics)
         if self.config.engine is not None:
             self.summarize_engines(metrics, slice(None))
         return slot_ticks, trainer_ticks
 
     def summarize_engines(self, metrics: np.ndarray, engines: slice) -> None:
         """Write the metrics of some engines, closed at the run's end, into an array of one record."""
-        state, some = self.state, self.held.engines[engines].copy()
-        end = state.now if state.ended == 1 else self.parameters[0].horizon
-        engine_metrics_kernel(self.parameters, self.held.coefficients, some, np.int64(end), metrics)
+        some = self.held.engines[engines].copy()
+        engine_metrics_kernel(self.parameters, self.held.coefficients, some, self._end(), metrics)
+
+    def _end(self) -> np.int64:
+        """Return the tick at which the run ends, if nothing more happens."""
+        state = self.state
+        return np.int64(state.now if state.ended == 1 else self.parameters[0].horizon)
 
     def _chain_unused(self, first: int) -> None:
         """Put the records from `first` on in front of the unused ones."""
