@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.compare import assert_same_run
 from oracle.level4 import run_level4
+from oracle.trace_rules import check_rules
 from strategies.failing_configs import failing_settings, to_config, to_twin
 
 from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, metrics_of_options
 from lagsweep.sweeps.checkpoint.simulation import restore_simulation, simulation_checkpoint
 from lagsweep.sweeps.runs.general import GeneralRun, simulate_general
+from lagsweep.sweeps.trace.events import trace_events
+from lagsweep.sweeps.trace.tracks import tracks_of
 
 # Everything fails often: a step takes a second, and so does a rollout.
 BUSY = {
@@ -44,6 +49,8 @@ def check(drawn):
     told = (*GENERAL_METRICS, *metrics_of_options(config.options_in_use))
     result = simulate_general(config, rollouts=True)
     assert_same_run(result, twin, tuple(metric.name for metric in told))
+    if config.trainer_mtbf_seconds is not None:
+        assert [row.lost for row in result.batches] == [row["lost"] for row in twin["batches"]]
     return twin, result
 
 
@@ -98,3 +105,33 @@ def test_a_run_is_saved_after_every_event_in_the_midst_of_restarts_and_checkpoin
     run.advance()
     assert stood_in >= {"restart", "checkpoint", "busy"}
     assert_same_result(run.result(), straight)
+
+
+# --- traces -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(failing_settings())
+def test_traces_of_runs_with_failures_keep_the_rules_of_their_format(drawn):
+    result = simulate_general(to_config(drawn), rollouts=True)
+    check_rules(list(trace_events(result, tracks_of(result))), [row.number for row in result.rollouts])
+
+
+def test_a_trace_tells_every_failure_checkpoint_and_restart():
+    result = simulate_general(to_config(BUSY), rollouts=True)
+    events = list(trace_events(result, tracks_of(result)))
+    of_timeline = Counter(row.event for row in result.timeline)
+    instants = Counter(event["name"] for event in events if event["ph"] == "i")
+    assert instants["failure"] == of_timeline["failure"] > 3
+    assert instants["worker failure"] == of_timeline["worker_failure"] > 3
+    seconds = Counter()
+    for event in events:
+        if event["ph"] == "X":
+            seconds[event["name"]] += event["dur"] / 1e6
+    assert seconds["checkpoint"] == pytest.approx(result.trainer_checkpoint_seconds)
+    assert seconds["restart"] == pytest.approx(result.trainer_restart_seconds)
+    busy = sum(row.end - row.start for row in result.batches)
+    assert seconds["lost step"] + busy == pytest.approx(result.trainer_busy_seconds, abs=2.0)
+    lost = [event["name"] for event in events if event.get("args", {}).get("outcome") == "lost in a failure"]
+    assert sum(name.startswith("update ") for name in lost) == sum(row.lost for row in result.batches)
+    assert any(name.startswith("lost: publish") for name in lost)

@@ -46,7 +46,7 @@ def _driver(admission: Any, length: Any) -> Callable[..., int]:
         last = state.cost + budget
         while True:
             left = last - state.cost
-            if left <= 0:
+            if left <= 0 and state.settling != 2:
                 return OUT_OF_BUDGET
             status = _advance_general_kernel(parameters, seed, until, left, tables, draws, arrays, failures)
             if answers_admission and status == ASKS_ADMISSION:

@@ -72,14 +72,16 @@ class CustomRun(GeneralRun):
         copies = self.copies
         last = int(self.state.cost) + int(budget)
         while True:
-            left = np.int64(max(1, last - int(self.state.cost)))
+            left = np.int64(max(self.state.settling != 2, last - int(self.state.cost)))
             status: int = self._driver(*self.arguments(until, left))
             if status == records.ASKS_ADMISSION:
                 answer = self._admits(copies)
             elif status == records.ASKS_LENGTH:
                 answer = self._tokens(copies)
+            elif self.let_happen(status):
+                continue
             else:
-                return self.let_happen(status)
+                return status
             self.held.asked[0].answer = answer
 
     def _beginning(self, config: PipelineConfig) -> Callable[..., GeneralRun]:

@@ -143,8 +143,12 @@ class GeneralRun(Run):
         )
 
     def _call(self, until: np.int64, budget: np.int64) -> int:
-        status: int = _advance_general_kernel(*self.arguments(until, budget))
-        return self.let_happen(status)
+        last = int(self.state.cost) + int(budget)
+        while True:
+            left = np.int64(max(0, last - int(self.state.cost)))
+            status: int = _advance_general_kernel(*self.arguments(until, left))
+            if not self.let_happen(status):
+                return status
 
     def arguments(self, until: np.int64, budget: np.int64) -> tuple[Any, ...]:
         """Return the arguments of the kernel."""
@@ -152,16 +156,13 @@ class GeneralRun(Run):
         tables = self._tables, self.draws
         return self.parameters, self.seed, until, budget, *tables, arrays, failing.failures
 
-    def let_happen(self, status: int) -> int:
-        """Let a failure strike or a checkpoint begin where the kernel came back for that."""
-        if status not in (records.FAILS, records.SAVES):
-            return status
-        arrays, failing = self._parts()
+    def let_happen(self, status: int) -> bool:
+        """Let a failure strike or a checkpoint begin if the kernel came back for that, and tell so."""
         if status == records.FAILS:
-            _failure_strikes_kernel(self.parameters, self.seed, arrays, failing)
-        else:
-            _begin_checkpoint_kernel(self.parameters, arrays, failing)
-        return records.OUT_OF_BUDGET
+            _failure_strikes_kernel(self.parameters, self.seed, *self._parts())
+        elif status == records.SAVES:
+            _begin_checkpoint_kernel(self.parameters, *self._parts())
+        return status in (records.FAILS, records.SAVES)
 
     def _parts(self) -> tuple[records.GeneralArrays, records.FailureArrays]:
         """Return what is held as the kernels take it."""
