@@ -1,4 +1,4 @@
-"""Runs of the general loop (levels 1 to 3): one that can stop anywhere, or configurations in turn."""
+"""Runs of the general loop (levels 1 to 4): one that can stop anywhere, or configurations in turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
 from .parameters import general_tables, saves_queue
-from .result import GeneralResult, general_details
+from .result import GeneralResult, general_details, lost_batches
 from .run import Run, enlarged
 
 LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
@@ -282,6 +282,15 @@ def _failure_arrays(config: PipelineConfig, leaves: int, groups: int) -> dict[st
     }
 
 
+def _kept_batches(rows: np.ndarray, final_version: int) -> np.ndarray:
+    """Leave out the batches that were lost; what was discarded with them counts with the next one kept."""
+    kept = np.flatnonzero(~lost_batches(rows["update"], final_version))
+    found = rows[kept].copy()
+    discarded = np.concatenate([[0], np.cumsum(rows["discarded"])])[np.concatenate([[0], kept + 1])]
+    found["discarded"] = np.diff(discarded)
+    return found
+
+
 def _failing_parts(config: PipelineConfig) -> tuple[bool, ...]:
     """Name which arrays of failures a run has."""
     fails = config.trainer_mtbf_seconds is not None, config.worker_mtbf_seconds is not None
@@ -357,9 +366,12 @@ class GeneralCells:
 
     def batch_rows(self) -> np.ndarray:
         """Return the recorded batches of the configuration that has just come to its end."""
-        rows = self._runs[self.finished - 1].rows("batches")
+        run = self._runs[self.finished - 1]
+        rows = run.rows("batches")
         assert rows is not None
-        return rows
+        if run.config.trainer_mtbf_seconds is None:
+            return rows
+        return _kept_batches(rows, int(run.state.version))
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded."""
