@@ -171,9 +171,7 @@ class CustomCells:
 
     def batch_rows(self) -> np.ndarray:
         """Return the recorded batches of the configuration that has just come to its end."""
-        rows = self._last.rows("batches")
-        assert rows is not None
-        return rows
+        return self._last.batch_rows()
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded, as far as it is wanted."""

@@ -24,16 +24,14 @@ from ...kernels.pipeline.rollback import _begin_checkpoint_kernel
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
-from .parameters import general_tables, saves_queue
-from .result import GeneralResult, general_details, lost_batches
+from .failing import NO_FAILURES, enlarged_halves, failing_parts, failure_arrays, kept_batches
+from .parameters import general_tables
+from .result import GeneralResult, general_details
 from .run import Run, enlarged
 
 LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
 DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
 _INITIAL_STATE = records.initial_state(records.GENERAL_STATE)
-_NO_FAILURES = np.zeros(1, records.FAILURES)
-for _name in ("strike_time", "wait_time", "failure_time", "restart_time", "checkpoint_time"):
-    _NO_FAILURES[_name] = records.NEVER
 # Runs without rules of the user have nothing to ask, so all of them may share these.
 _NOTHING_ASKED = np.array([(0, 0, records.NO_ANSWER)], records.ASKED)
 _NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
@@ -105,7 +103,7 @@ class GeneralRun(Run):
             admission_state=_NO_ADMISSION,
             rollout_start=_NO_ROLLOUT,
             **_engine_arrays(config, int(self.parameters["engine_leaves"][0])),
-            **_failure_arrays(config, leaves, count),
+            **failure_arrays(config, leaves, count),
             **self._new_rows(records.GENERAL_BATCH, records.GENERAL_TIMELINE, records.GENERAL_ROLLOUT),
         )
 
@@ -121,7 +119,7 @@ class GeneralRun(Run):
             fleet = new_engines(held.coefficients, config_engine.count, slots)
             held.engines[:], held.requests[:] = fleet.engines, fleet.requests
             held.engine_tree.fill(records.NEVER)
-        held.failures[:] = _NO_FAILURES
+        held.failures[:] = NO_FAILURES
         held.worker_tree.fill(records.NEVER)
         held.worker_counts.fill(0)
         held.saved_state[:] = _INITIAL_STATE
@@ -183,8 +181,8 @@ class GeneralRun(Run):
         self._hold(groups=enlarged(held.groups, count), members=enlarged(held.members, count * size))
         if len(held.saved_groups):
             self._hold(
-                saved_groups=_enlarged_halves(held.saved_groups, count),
-                saved_members=_enlarged_halves(held.saved_members, count * size),
+                saved_groups=enlarged_halves(held.saved_groups, count),
+                saved_members=enlarged_halves(held.saved_members, count * size),
             )
         self._chain_unused(first)
         self._make_scratch()
@@ -208,6 +206,13 @@ class GeneralRun(Run):
         result = GeneralResult(core.config, core.metrics, core.lag_counts, columns, details=details)
         result.begin_again = self._beginning(core.config)
         return result
+
+    def batch_rows(self) -> np.ndarray:
+        """Return the recorded batches that no failure took back."""
+        rows = self.rows("batches")
+        assert rows is not None
+        fails = self.config.trainer_mtbf_seconds is not None
+        return kept_batches(rows, int(self.state.version)) if fails else rows
 
     def _beginning(self, config: PipelineConfig) -> Callable[..., GeneralRun]:
         """Return what begins this run anew, given what to record."""
@@ -262,45 +267,6 @@ def _engine_arrays(config: PipelineConfig, leaves: int) -> dict[str, np.ndarray]
         return none._asdict() | {"engine_tree": np.zeros(0, np.int64)}
     fleet = new_engines(coefficients_of(config.engine), config.engine.count, config.rollout_workers)
     return fleet._asdict() | {"engine_tree": np.full(2 * leaves, records.NEVER, np.int64)}
-
-
-def _failure_arrays(config: PipelineConfig, leaves: int, groups: int) -> dict[str, np.ndarray]:
-    """Make what failures and checkpoints keep; empty where nothing fails."""
-    slots = config.rollout_workers if config.worker_mtbf_seconds is not None else 0
-    places = 2 if config.trainer_mtbf_seconds is not None else 0
-    groups = places * groups if saves_queue(config) else 0
-    return {
-        "failures": _NO_FAILURES.copy() if config.has_failures else _NO_FAILURES,
-        "worker_tree": np.full(2 * leaves if slots else 0, records.NEVER, np.int64),
-        "worker_counts": np.zeros(slots, np.int64),
-        "saved_state": np.zeros(places, records.GENERAL_STATE),
-        "saved_tokens": np.zeros(places, np.int64),
-        "saved_trained": np.zeros(places, np.int64),
-        "saved_histograms": np.zeros((places, records.H_OF_TRAINED, LAG_BINS), np.int64),
-        "saved_groups": np.zeros(groups, records.GROUP),
-        "saved_members": np.zeros(groups * config.group_size, records.MEMBER),
-    }
-
-
-def _kept_batches(rows: np.ndarray, final_version: int) -> np.ndarray:
-    """Leave out the batches that were lost; what was discarded with them counts with the next one kept."""
-    kept = np.flatnonzero(~lost_batches(rows["update"], final_version))
-    found = rows[kept].copy()
-    discarded = np.concatenate([[0], np.cumsum(rows["discarded"])])[np.concatenate([[0], kept + 1])]
-    found["discarded"] = np.diff(discarded)
-    return found
-
-
-def _failing_parts(config: PipelineConfig) -> tuple[bool, ...]:
-    """Name which arrays of failures a run has."""
-    fails = config.trainer_mtbf_seconds is not None, config.worker_mtbf_seconds is not None
-    return config.has_failures, *fails, saves_queue(config)
-
-
-def _enlarged_halves(rows: np.ndarray, count: int) -> np.ndarray:
-    """Copy the two halves of an array into those of a longer one, of `count` rows each."""
-    half = len(rows) // 2
-    return np.concatenate([enlarged(rows[:half], count), enlarged(rows[half:], count)])
 
 
 def new_draws(rollouts: int) -> records.MemberDraws:
@@ -359,19 +325,14 @@ class GeneralCells:
         if before is not run:
             alike = ("rollout_workers", "group_size", "batch_groups", "limits", "engine")
             fit = all(getattr(before.config, name) == getattr(run.config, name) for name in alike)
-            fit = fit and _failing_parts(before.config) == _failing_parts(run.config)
+            fit = fit and failing_parts(before.config) == failing_parts(run.config)
             laws = (before.config.response_length, run.config.response_length)
             fit = fit and len(laws[0].segments) == len(laws[1].segments)
             run.held, before.held = before.held if fit else None, None
 
     def batch_rows(self) -> np.ndarray:
         """Return the recorded batches of the configuration that has just come to its end."""
-        run = self._runs[self.finished - 1]
-        rows = run.rows("batches")
-        assert rows is not None
-        if run.config.trainer_mtbf_seconds is None:
-            return rows
-        return _kept_batches(rows, int(run.state.version))
+        return self._runs[self.finished - 1].batch_rows()
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded."""
