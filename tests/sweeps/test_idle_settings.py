@@ -33,6 +33,13 @@ PAIRS = [
     ({"queue_order": "started"}, "batch_groups", [2, "none"]),
     ({"one_batch_at_a_time": True, "batch_groups": 2}, "admit", ["batch", "group"]),
     ({"redraw_on_requeue": True, "batch_groups": 2}, "stale_action", ["requeue", "drop"]),
+    ({"restart_seconds": 2.0}, "trainer_mtbf_seconds", [30.0, "none"]),
+    ({"checkpoint_seconds": 1.0}, "checkpoint_every_updates", [2, "none"]),
+    (
+        {"checkpoint_scope": "weights_only", "trainer_mtbf_seconds": 30.0},
+        "checkpoint_every_updates",
+        [2, "none"],
+    ),
 ]
 IDS = [f"{next(iter(given))}-{axis}" for given, axis, _ in PAIRS]
 
