@@ -21,9 +21,9 @@ def largest_lag(config: PipelineConfig) -> int | None:
 
     In `sequential` all rollouts of a batch begin under the last published version, so the lag stays below the
     cadence. Elsewhere work older than ``max_policy_lag`` is dropped until it is taken, and a batch of U
-    updates that waits behind p others is trained up to ``U * p + U - 1`` versions later. Where stale work is never
-    dropped, a preset may know a bound that can be proved of its rules. A run that ends with an update has no
-    lag above the versions before it.
+    updates that waits behind p others is trained up to ``U * p + U - 1`` versions later. Where stale work is
+    never dropped, a preset may know a bound that can be proved of its rules. A run that ends with an update
+    has no lag above the versions before it.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def _beyond_records(law: DriftLaw, bound: int | None, config: PipelineConfig) ->
         return []
     last = "write beyond = 'last' in drift: the law of the last lag then holds beyond it"
     if bound is None:
-        rule = f"must know every lag that may be trained: no rule bounds it here, and {known} is the largest known"
+        rule = f"must know every lag that may be trained: no rule bounds it, and it knows those up to {known}"
         return [Finding("drift", rule, law.name, f"{last[0].upper()}{last[1:]}, and every table says so.")]
     limited = config.stale_check != "never" and config.preset is None
     lower = f"Lower max_policy_lag by {bound - known}" if limited else "Lower the limit of the lag"

@@ -88,13 +88,10 @@ def _told_apart(before: Any, after: Any) -> tuple[str, str]:
     names = label(before), label(after)
     if names[0] != names[1]:
         return names
-    digests = [getattr(value, "content_digest", None) for value in (before, after)]
-    if None in digests:
+    was, now = (getattr(value, "content_digest", "") for value in (before, after))
+    if not (was and now):
         return names
-    return (
-        f"{names[0]} (digest {digests[0][:8]})",
-        f"{names[1]} (digest {digests[1][:8]}: its content changed)",
-    )
+    return f"{names[0]} (digest {was[:8]})", f"{names[1]} (digest {now[:8]}: its content changed)"
 
 
 def _axes_by_field(spec: SweepSpec) -> dict[str, str]:
