@@ -268,7 +268,8 @@ def _proved_bound(name: str, fields: Mapping[str, Any]) -> int | None:
     """Return a preset's bound of the lag, if it holds for every rollout and none of its rules is replaced."""
     preset, knobs, own = fields_and_knobs(name, fields)
     workload = _workload(own)
-    replaced = set(own) & {*preset.rules(workload, **knobs), "stale_check", "max_queue_tokens"}
-    if replaced - set(preset.needs) or preset_bound_kind(name, fields) not in ("exact", "hard"):
+    rules = {"stale_check": "never", "max_queue_tokens": None} | preset.rules(workload, **knobs)
+    replaced = any(own[key] != rule for key, rule in rules.items() if key in own and key not in preset.needs)
+    if replaced or preset_bound_kind(name, fields) not in ("exact", "hard"):
         return None
     return preset.largest_lag(workload, **knobs)

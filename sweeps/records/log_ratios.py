@@ -2,8 +2,9 @@
 
 A record has the sampler's log-probabilities (``behavior_logprobs``) and its version (``policy_version``).
 Beside them stands ``trainer_logprobs``, the same tokens under the trainer's weights: one list, of the version
-in ``trainer_version``; or a list of lists, of which list k is of the weights k updates after
-``policy_version``. Each list is one *reading*: a log ratio for each token, trainer minus sampler.
+in ``trainer_version``; or a list of lists, of which list k is of the weights k updates after the newest
+version that sampled a token (``policy_version``, unless the record has ``token_versions``). Each list is one
+*reading*: a log ratio for each token, trainer minus sampler.
 
 At level ``"token"`` every token that the masks leave counts by itself, at its own lag (by ``token_versions``
 where they are there, else by ``policy_version``). At level ``"sequence"`` a reading counts once, as the sum
@@ -205,13 +206,13 @@ def _readings(check: RecordCheck) -> Iterator[_Reading]:
     active = np.ones(len(response), bool) if mask is None else np.array(mask, bool)
     own = int(record["policy_version"])
     versions = np.array(flat_list(record.get("token_versions")) or [own] * len(response), np.int64)
-    for trainer, logprobs in _trainer_logprobs(record, own, len(response)):
+    for trainer, logprobs in _trainer_logprobs(record, int(versions.max(initial=own)), len(response)):
         lags = np.asarray(policy_lag(trainer, versions[active]), np.int64).reshape(-1)
         values = np.array(logprobs, np.float64)[active] - behaviour[active]
         yield _Reading(values, lags, np.ones(len(values), np.int64))
 
 
-def _trainer_logprobs(record: Any, own: int, tokens: int) -> Iterator[tuple[int, list[float]]]:
+def _trainer_logprobs(record: Any, newest: int, tokens: int) -> Iterator[tuple[int, list[float]]]:
     """Return the trainer's versions and its log-probabilities under each, checked."""
     given = record.get(TRAINER)
     if given is None:
@@ -237,7 +238,7 @@ def _trainer_logprobs(record: Any, own: int, tokens: int) -> Iterator[tuple[int,
         if wrong:
             rule = "must be finite log-probabilities, at most 0"
             raise ConfigError(name, rule, wrong[0], "Leave the record out, or compute it again.")
-        yield (own + place if nested else int(version)), logprobs
+        yield (newest + place if nested else int(version)), logprobs
 
 
 def _is_log_probability(value: Any) -> bool:
