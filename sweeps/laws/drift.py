@@ -16,13 +16,14 @@ import numpy as np
 from ...kernels._arguments import listed, real_numbers, whole_numbers
 from ...kernels.errors import ConfigError
 from ...kernels.staleness.measured_drift import DriftTable, drift_table
-from ..checks import checked, path_of
-from ..records.log_ratios import LARGEST_LAG, MOST_LOG_RATIOS, Level, read_log_ratios
+from ..checks import checked, path_of, text_of
+from ..records.log_ratios import LARGEST_LAG, MOST_LOG_RATIOS, Level, checked_level, read_log_ratios
 from .base import FrozenLaw
 from .files import AnyPath
 from .mapping import law_data, law_from_mapping, law_text
 
 Beyond = Literal["refuse", "last"]
+LARGEST_LOG_RATIO = 1e6  # more than a sequence has, and far from where sums overflow
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -71,13 +72,15 @@ class DriftLaw(FrozenLaw):
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        lags = np.array(self.lags, np.int64)
-        ratios = tuple(np.sort(np.asarray(one, np.float64)) for one in self.log_ratios)
-        digest = hashlib.sha256(f"{self.level} {self.beyond} {lags.tolist()}".encode())
+        level, beyond = checked_level(self.level), _beyond(self.beyond)
+        lags, ratios = _checked(self.lags, self.log_ratios)
+        digest = hashlib.sha256(f"{level} {beyond} {lags.tolist()}".encode())
         for array in (lags, *ratios):
             array.flags.writeable = False
             digest.update(len(array).to_bytes(8, "little") + array.astype("<f8").tobytes())
         derived = {
+            "level": level,
+            "beyond": beyond,
             "lags": lags,
             "log_ratios": ratios,
             "table": drift_table(lags.tolist(), ratios),
@@ -117,29 +120,13 @@ class DriftLaw(FrozenLaw):
         name: str | None = None,
     ) -> DriftLaw:
         """Take log ratios as they are: one list for each lag, trainer minus behaviour log probability."""
-        chosen: Level = checked(Level, "level", level, way_out="Take what your trainer weighs.")
-        known = np.atleast_1d(whole_numbers("lags", lags, minimum=0))
-        rows = listed("log_ratios", log_ratios, "Give one list for each lag.")
-        if not len(known) or (np.diff(known) <= 0).any() or known[-1] > LARGEST_LAG:
-            raise ConfigError(
-                "lags", f"must rise from 0 or more to at most {LARGEST_LAG}", lags, "Sort them."
-            )
-        if len(rows) != len(known):
-            rule = f"must have one list for each lag, {len(known)}"
-            raise ConfigError("log_ratios", rule, len(rows), "Give one list for each lag.")
-        ratios = [np.atleast_1d(real_numbers(f"log_ratios[{place}]", row)) for place, row in enumerate(rows)]
-        for place, one in enumerate(ratios):
-            if one.ndim != 1 or not one.size:
-                way_out = "Leave out a lag of which nothing is known."
-                raise ConfigError(f"log_ratios[{place}]", "must be a list of numbers", rows[place], way_out)
+        chosen, held = checked_level(level), _beyond(beyond)
+        known, ratios = _checked(lags, log_ratios)
         total = sum(map(len, ratios))
-        if total > MOST_LOG_RATIOS:
-            rule = f"must be at most {MOST_LOG_RATIOS:,} numbers"
-            raise ConfigError("log_ratios", rule, total, "Give a part of them.")
-        label = name or f"{chosen} drift({total} log ratios)"
-        return cls._of(
-            chosen, known.tolist(), [np.sort(one).tolist() for one in ratios], _beyond(beyond), label
+        label = (
+            f"{chosen} drift({total} log ratios)" if name is None else text_of("name", name, "Give a word.")
         )
+        return cls._of(chosen, known.tolist(), [one.tolist() for one in ratios], held, label)
 
     @classmethod
     def _of(
@@ -235,6 +222,29 @@ class DriftLaw(FrozenLaw):
         return law_text(
             "DriftLaw", {**self.spec, "log_ratios": [one for row in self.log_ratios for one in row]}
         )
+
+
+def _checked(lags: Any, log_ratios: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Return lags and, for each, its log ratios in rising order."""
+    known = np.atleast_1d(whole_numbers("lags", lags, minimum=0)).astype(np.int64)
+    rows = listed("log_ratios", log_ratios, "Give one list for each lag.")
+    if known.ndim != 1 or not len(known) or (np.diff(known) <= 0).any() or known[-1] > LARGEST_LAG:
+        raise ConfigError("lags", f"must rise from 0 or more to at most {LARGEST_LAG}", lags, "Sort them.")
+    if len(rows) != len(known):
+        rule = f"must have one list for each lag, {len(known)}"
+        raise ConfigError("log_ratios", rule, len(rows), "Give one list for each lag.")
+    ratios = []
+    for place, row in enumerate(rows):
+        numbers = np.atleast_1d(real_numbers(f"log_ratios[{place}]", row))
+        if numbers.ndim != 1 or not numbers.size or np.abs(numbers).max() > LARGEST_LOG_RATIO:
+            rule = f"must be a list of numbers, none beyond ±{LARGEST_LOG_RATIO:g}"
+            raise ConfigError(f"log_ratios[{place}]", rule, row, "Leave out a lag of which nothing is known.")
+        ratios.append(np.sort(numbers.astype(np.float64)))
+    total = sum(map(len, ratios))
+    if total > MOST_LOG_RATIOS:
+        rule = f"must be at most {MOST_LOG_RATIOS:,} numbers"
+        raise ConfigError("log_ratios", rule, total, "Give a part of them.")
+    return known, tuple(ratios)
 
 
 def _beyond(value: Any) -> Beyond:

@@ -144,8 +144,8 @@ def recommend(
     max_lag : int, optional
         Largest ``max_lag_observed`` of any seed.
     scenarios : sequence of str, optional
-        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and ``drift``
-        where they are axes, when left out.
+        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and
+        ``drift`` where they are axes, when left out.
     confidence : float
         Of the choice's own interval, and of all comparisons together.
     store : path, optional

@@ -115,6 +115,23 @@ class LogRatios:
         return found
 
 
+def checked_level(level: Any) -> Level:
+    """Return a level.
+
+    Raises
+    ------
+    ConfigError
+        If it is none.
+
+    Examples
+    --------
+    >>> checked_level("token")
+    'token'
+    """
+    chosen: Level = checked(Level, "level", level, way_out="Take what your trainer weighs.")
+    return chosen
+
+
 class _Reading(NamedTuple):
     """The log ratios of one record under some weights of the trainer: values, lags, tokens of each."""
 
@@ -139,7 +156,7 @@ def read_log_ratios(path: str | os.PathLike[str], level: str) -> LogRatios:
         If the file cannot be read, a record breaks the contract, lacks ``trainer_logprobs`` or has some that
         do not fit it (each named by its line), or there is nothing to learn, or too much to keep.
     """
-    chosen: Level = checked(Level, "level", level, way_out="Take what your trainer weighs.")
+    chosen = checked_level(level)
     file = path_of("path", path)
     if not file.is_file():
         raise ConfigError("path", "must be a file that exists", str(path), "Give JSON lines or parquet.")

@@ -253,8 +253,8 @@ def frontier(
         The two metrics; a cell is on the frontier when no other has both means at least as large and one
         larger.
     scenarios : sequence of str, optional
-        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and ``drift``
-        where they are axes, when left out. None of them for one frontier of all cells: ``[]``.
+        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and
+        ``drift`` where they are axes, when left out. None of them for one frontier of all cells: ``[]``.
     confidence : float
         Of each interval.
 
