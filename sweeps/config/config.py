@@ -22,7 +22,16 @@ from pydantic import (
 )
 
 from ...kernels.errors import ConfigError
-from ..checks import Flag, RealNumber, TokenCount, WholeNumber, flag_of, mapping_of, raise_config_error
+from ..checks import (
+    Flag,
+    RealNumber,
+    TokenCount,
+    WholeNumber,
+    checked,
+    flag_of,
+    mapping_of,
+    raise_config_error,
+)
 from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw, SecondsLaw
 from .engine import Engine
@@ -286,7 +295,7 @@ class PipelineConfig(BaseModel):
     ) -> None:
         """Keep the preset that the rules came from, what makes them again, and a proved bound of the lag."""
         self._preset, self._rebuild = (name, mapping_of("fields", fields, "Give field names.")), rebuild
-        self._lag_bound = lag_bound
+        self._lag_bound = None if lag_bound is None else checked(WholeNumber, "lag_bound", lag_bound, low=0)
 
     @property
     def preset(self) -> tuple[str, dict[str, Any]] | None:

@@ -16,7 +16,7 @@ import numpy as np
 from ...kernels._arguments import listed, real_numbers, whole_numbers
 from ...kernels.errors import ConfigError
 from ...kernels.staleness.measured_drift import DriftTable, drift_table
-from ..checks import checked, path_of, text_of
+from ..checks import WholeNumber, checked, path_of, text_of
 from ..records.log_ratios import LARGEST_LAG, MOST_LOG_RATIOS, Level, checked_level, read_log_ratios
 from .base import FrozenLaw
 from .files import AnyPath
@@ -182,7 +182,7 @@ class DriftLaw(FrozenLaw):
         ConfigError
             For a lag above the largest measured one, unless the last law holds beyond it.
         """
-        wanted = int(np.asarray(whole_numbers("lag", lag, minimum=0)))
+        wanted = checked(WholeNumber, "lag", lag, low=0, high=2**52)
         if wanted > self.largest_lag and self.beyond == "refuse":
             way_out = "Measure larger lags, or build it with beyond='last'."
             raise ConfigError(

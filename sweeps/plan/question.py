@@ -208,7 +208,7 @@ def cut_law(law: LengthLaw, max_tokens: int) -> LengthLaw:
 
 
 def _measured_drift(given: Any, drift_per_version: float) -> DriftLaw | None:
-    law = as_drift_law(given if given is None or isinstance(given, DriftLaw) else dict(given))
+    law = as_drift_law(dict(given) if isinstance(given, Mapping) else given)
     if law is not None and drift_per_version != DRIFT_PER_VERSION:
         rule, way_out = "must be left out beside drift, which takes its place", "Leave out one of the two."
         raise ConfigError("drift_per_version", rule, drift_per_version, way_out)

@@ -1298,7 +1298,8 @@ def _owned_calls() -> dict[str, Call]:
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "Limit": Call({"count": "started", "done": "published", "groups": 3}),
         "PipelineConfig.remember_preset": Call(
-            {"name": "areal", "fields": {}, "rebuild": ls.preset_config}, target=lambda: BASE.replace(seed=1)
+            {"name": "areal", "fields": {}, "rebuild": ls.preset_config, "lag_bound": None},
+            target=lambda: BASE.replace(seed=1),
         ),
         "PipelineConfig.replace": Call({"max_policy_lag": 3, "seed": 1}, target=lambda: BASE),
         "PipelineConfig.to_dict": Call({"full": True}, target=lambda: BASE),
