@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 from ...json_text import json_document
 
 if TYPE_CHECKING:
-    from ...records.log_ratios import LagRow
+    from ...records.log_ratios import LagRow, Level
 
 CONFIDENCE = 0.95
 
@@ -45,7 +46,7 @@ def print_measured_drift(path: Path, *, as_json: bool) -> None:
     _print(path, rows)
 
 
-def _print(path: Path, rows: dict[str, list[LagRow]]) -> None:
+def _print(path: Path, rows: Mapping[Level, list[LagRow]]) -> None:
     from .print import print_table, say
 
     for level, of_level in rows.items():
