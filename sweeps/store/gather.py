@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..execute.plan import Part
+from ..execute.unit_arrays import empty_arrays
 from ..execute.units import Box, box_cells, intersection, unit_name
-from ..execute.work import UnitWork, empty_arrays, recording
+from ..execute.work import UnitWork, recording
 from .store import SweepStore
 from .tables import read_unit_tables
 
