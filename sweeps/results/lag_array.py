@@ -26,12 +26,13 @@ class _AllBins(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         *runs, lags = key
         some = self._held
+        whole: Any = slice(None)
         for axis, at in enumerate(runs):
-            # One dimension after the other, so that arrays of indices go along their own dimension alone.
-            some = some[(slice(None),) * axis + (at if not np.isscalar(at) else slice(at, at + 1),)]
-        some = all_lag_bins(some)[..., lags]
-        scalars = tuple(axis for axis, at in enumerate(runs) if np.isscalar(at))
-        return some.squeeze(axis=scalars) if scalars else some
+            # One dimension after the other: an array of indices goes along its own alone, a number keeps it.
+            kept: Any = [at] if isinstance(at, (int, np.integer)) else at
+            some = some[(whole,) * axis + (kept,)]
+        numbers = tuple(axis for axis, at in enumerate(runs) if isinstance(at, (int, np.integer)))
+        return np.asarray(all_lag_bins(some)[..., lags].squeeze(axis=numbers))
 
 
 def lag_array(held: np.ndarray) -> Any:
@@ -44,4 +45,5 @@ def lag_array(held: np.ndarray) -> Any:
     >>> counts.dtype.name, counts.values[0, :3].tolist()
     ('int64', [3, 1, 0])
     """
-    return indexing.CopyOnWriteArray(indexing.LazilyIndexedArray(_AllBins(held)))
+    lazy: Any = indexing.LazilyIndexedArray(_AllBins(held))
+    return indexing.CopyOnWriteArray(lazy)
