@@ -28,8 +28,6 @@ from ...kernels.contract.contract import RolloutContract
 from ...kernels.contract.record import RecordCheck, flat_list, is_finite
 from ...kernels.contract.token_rules import check_masks
 from ...kernels.errors import ConfigError, Finding, Words
-from ...kernels.staleness.ess_levels import sequence_log_weights
-from ...kernels.staleness.lag import policy_lag
 from ...kernels.staleness.measured_drift import jackknifed_ess
 from ..checks import checked, path_of
 from .check import validate_records
@@ -216,6 +214,8 @@ def _first(findings: list[Finding]) -> list[Finding]:
 
 def _readings(check: RecordCheck) -> Iterator[_Reading]:
     """Return the readings of a good record, token by token, without what its masks leave out."""
+    from ...kernels.staleness.lag import policy_lag  # loads Numba, as the next one
+
     record = check.values
     response = flat_list(record["response_tokens"]) or []
     behaviour = np.array(flat_list(record["behavior_logprobs"]), np.float64)
@@ -267,6 +267,8 @@ def _of_level(one: _Reading, level: Level) -> _Reading:
     """Return a reading as it is, or one log ratio of the whole sequence; nothing where nothing is active."""
     if level == "token" or not len(one.values):
         return one
+    from ...kernels.staleness.ess_levels import sequence_log_weights
+
     whole = sequence_log_weights(one.values, level="sequence", group_offsets=[0, len(one.values)])
     oldest = np.array([one.lags.max()])
     return _Reading(np.atleast_1d(whole), oldest, np.array([len(one.values)], np.int64))
