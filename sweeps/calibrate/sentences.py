@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..results.drift_words import drift_words
 from ..results.text import grid, terminal_width, wrapped
 from .text import figure
 
@@ -203,12 +204,15 @@ def what_if_text(found: WhatIf) -> str:
     width = terminal_width()
     said = found.sentence
     parts = [wrapped(said[0].upper() + said[1:], width=width), "", grid(*what_if_table(found), width=width)]
-    drift = found.calibration.config.drift_per_version
+    config = found.calibration.config
+    drift = (
+        f"ESS at a drift of {config.drift_per_version:g} a version, which is assumed (--drift-per-version)."
+        if config.drift is None
+        else f"ESS at {drift_words(config)}."
+    )
     parts += [
         "",
-        wrapped(
-            f"ESS at a drift of {drift:g} a version, which is assumed (--drift-per-version).", width=width
-        ),
+        wrapped(drift, width=width),
     ]
     for one in found.calibration.setup.assumed:
         parts.append(wrapped(f"assumed: {one}", indent="  ", first="- ", width=width))

@@ -90,7 +90,7 @@ def command(
     """
     from ..compare.rows import check_against, comparison_rows
     from ..compare.systems import compare_systems, compared_systems, whole_workload
-    from ..compare.text import comparison_text, workload_text
+    from ..compare.text import comparison_text, drift_of, workload_text
     from ..execute.progress import progress_for_terminal
     from ..presets.systems import read_system
     from ..runs.many import Cancelled
@@ -133,15 +133,15 @@ def command(
         shared = workload_text(whole_workload(changes))
         write_comparison_page(ds, rows, compared, page, workload=shared, line=this_command())
         click.echo(f"page written to {page}", err=True)
-    drift = compared[0].config.drift_per_version
+    config = compared[0].config
     if as_json:
-        _print_json(rows, compared, drift)
+        _print_json(rows, compared, None if config.drift else config.drift_per_version)
     else:
-        click.echo(comparison_text(rows, workload_text(whole_workload(changes)), drift))
+        click.echo(comparison_text(rows, workload_text(whole_workload(changes)), drift_of(config)))
     return 0
 
 
-def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -> None:
+def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float | None) -> None:
     facts = {
         "against": rows[0]["against"],
         "seeds": rows[0]["seeds"],

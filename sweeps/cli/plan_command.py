@@ -55,6 +55,7 @@ _FEW = click.IntRange(min=1)
 @click.option(
     "--drift-per-version", type=float, default=0.2, show_default=True, help="What lag costs: an assumption."
 )
+@click.option("--drift", metavar="LAW", help="What lag costs, from records: from_records:FILE:LEVEL.")
 @click.option("--price", type=float, help="Of a GPU-hour, in any currency.")
 @click.option(
     "--input", "inputs", multiple=True, metavar="NAME=VALUE|LOW..HIGH",
@@ -128,6 +129,7 @@ def _asked(options: dict[str, Any]) -> Any:
         return ask(
             **{name: options[name] for name in _SAME},
             law=_law(given),
+            drift=_drift(options["drift"]),
             rollout_gpus=_numbers("--rollout-gpus", options["rollout_gpus"]),
             tensor_parallel=_numbers("--tensor-parallel", options["tensor_parallel"]),
             systems=None if options["systems"] is None else split_labels(options["systems"]),
@@ -155,11 +157,18 @@ def _law(given: Any) -> Any:
     return None if given is None else checked_value("response_length", given, "--law")
 
 
+def _drift(text: str | None) -> Any:
+    from ..spec.axes import checked_value
+    from .config_flags import read_text
+
+    return None if text is None else checked_value("drift", read_text("drift", text, "--drift"), "--drift")
+
+
 def _flag(field: str) -> str:
     """Name the flag that a finding is about."""
     if field.startswith("inputs."):
         return f"--input {field.removeprefix('inputs.')}"
-    if field in (*_SAME, *_LISTS, "law"):
+    if field in (*_SAME, *_LISTS, "law", "drift"):
         return f"--{field.replace('_', '-')}"
     return _RENAMED.get(field, field)
 

@@ -28,6 +28,12 @@ from .store_argument import store_argument
 @click.option("--max-lag", type=int, help="Bound of the verdict: largest lag of any trained rollout.")
 @click.option("--reference", metavar="ID|AXIS=VALUE,…", help="Compare with this cell, not with the baseline.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+@click.option(
+    "--sensitivity",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What `lagsweep sensitivity --json` printed: a section of the page.",
+)
 @click.option("--images/--no-images", default=True, help="A PNG and an SVG of each chart beside the page.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def command(
@@ -38,6 +44,7 @@ def command(
     max_lag: int | None,
     reference: str | None,
     confidence: float,
+    sensitivity: Path | None,
     images: bool,
     as_json: bool,
 ) -> int:
@@ -61,6 +68,7 @@ def command(
         reference=None if reference is None else read_cell(reference, "--reference"),
         confidence=confidence,
         images=images,
+        sensitivity=sensitivity,
     )
     if as_json:
         click.echo(report_facts(report))

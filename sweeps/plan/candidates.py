@@ -114,7 +114,11 @@ class Candidates:
             "response_length": asked.law,
             "prompt_tokens": asked.prompt_tokens,
             "rollout_overhead_seconds": 0.0,
-            "drift_per_version": asked.drift_per_version,
+            **(
+                {"drift_per_version": asked.drift_per_version}
+                if asked.drift is None
+                else {"drift": asked.drift}
+            ),
             "max_queue_tokens": None,
         }
 

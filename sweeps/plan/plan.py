@@ -18,6 +18,7 @@ from ..config.config import PipelineConfig
 from ..engines.accelerators import Accelerator
 from ..execute.options import Executor, Observer
 from ..json_text import plain_data
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw
 from ..spec.make import make_spec
 from ..spec.spec import SweepSpec
@@ -26,7 +27,7 @@ from ..sweep.run import run_spec
 from .candidates import Candidates
 from .carrying_out import SEEDS, Runner, horizon_of, sweep_of
 from .networks import Network
-from .question import Question, ask
+from .question import DRIFT_PER_VERSION, Question, ask
 from .ranges import Effect, effects_of, spans_of
 from .rows import (
     BOUNDED,
@@ -186,7 +187,8 @@ def plan(
     engine_format: str = "bf16",
     cache_format: str = "bf16",
     utilization: float = 0.9,
-    drift_per_version: float = 0.2,
+    drift_per_version: float = DRIFT_PER_VERSION,
+    drift: DriftLaw | Mapping[str, Any] | None = None,
     price: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     measured: str | Path | None = None,
@@ -229,6 +231,8 @@ def plan(
         Share of a card's memory that an engine may take.
     drift_per_version : float
         The spread of importance weights at lag 1: an assumption, which decides what lag costs.
+    drift : DriftLaw, optional
+        What lag costs, measured from rollout records, in place of `drift_per_version`.
     price : float, optional
         Of a GPU-hour.
     inputs : mapping, optional
@@ -265,7 +269,7 @@ def plan(
         network=network, gpus_per_node=gpus_per_node, forward_passes=forward_passes,
         optimizer_steps=optimizer_steps, reference_model=reference_model, engine_format=engine_format,
         cache_format=cache_format, utilization=utilization, drift_per_version=drift_per_version,
-        price=price, inputs=inputs, measured=measured,
+        drift=drift, price=price, inputs=inputs, measured=measured,
     )  # fmt: skip
     return answer(
         asked,
@@ -374,7 +378,8 @@ def _asked(question: Question) -> dict[str, Any]:
         "mean_tokens": question.law.mean_tokens,
         "prompt_tokens": question.prompt_tokens,
         "max_tokens": question.max_tokens,
-        "drift_per_version": question.drift_per_version,
+        "drift_per_version": question.drift_per_version if question.drift is None else None,
+        **({} if question.drift is None else {"drift": question.drift.to_dict()}),
         "price": question.price,
         "measured": None if question.measured is None else question.measured.source,
         "inputs": [

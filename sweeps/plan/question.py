@@ -10,7 +10,9 @@ from typing import Any
 from ...kernels._arguments import listed
 from ...kernels.errors import NO_VALUE, ConfigError
 from ..checks import RealNumber, WholeNumber, checked, flag_of, text_of
+from ..config.config import as_drift_law
 from ..engines.accelerators import Accelerator, load_accelerator
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw
 from ..laws.shipped import shipped_index
 from ..memory.models import ModelRecord, load_model
@@ -18,6 +20,8 @@ from ..presets.systems import SystemLabel, checked_label
 from .inputs import Input, colocated_inputs, engine_inputs, given_inputs, trainer_inputs
 from .measured import MeasuredEngine, load_measured, measured_inputs
 from .networks import Network, load_network
+
+DRIFT_PER_VERSION = 0.2  # where nothing is said
 
 COLOCATED = "colocated"
 DEFAULT_SYSTEMS = (COLOCATED, "synchronous", "verl_one_step_off")
@@ -57,6 +61,7 @@ class Question:
     cache_format: str
     utilization: float
     drift_per_version: float
+    drift: DriftLaw | None
     price: float | None
     inputs: tuple[Input, ...]
     measured: MeasuredEngine | None
@@ -95,7 +100,8 @@ def ask(
     engine_format: str = "bf16",
     cache_format: str = "bf16",
     utilization: float = 0.9,
-    drift_per_version: float = 0.2,
+    drift_per_version: float = DRIFT_PER_VERSION,
+    drift: DriftLaw | Mapping[str, Any] | None = None,
     price: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     measured: str | Path | None = None,
@@ -146,6 +152,7 @@ def ask(
         cache_format=cache_format,
         utilization=_share("utilization", utilization),
         drift_per_version=checked(RealNumber, "drift_per_version", drift_per_version, low=0, high=10),
+        drift=_measured_drift(drift, drift_per_version),
         price=None if price is None else checked(RealNumber, "price", price, low=0),
         inputs=tuple(given_inputs(usual, inputs)),
         measured=engine,
@@ -198,6 +205,14 @@ def cut_law(law: LengthLaw, max_tokens: int) -> LengthLaw:
     table = law.cdf[: max_tokens - law.minimum + 1].copy()
     table[-1] = 1.0
     return LengthLaw.from_table(law.minimum, table.tolist(), cut_at_maximum=True)
+
+
+def _measured_drift(given: Any, drift_per_version: float) -> DriftLaw | None:
+    law = as_drift_law(dict(given) if isinstance(given, Mapping) else given)
+    if law is not None and drift_per_version != DRIFT_PER_VERSION:
+        rule, way_out = "must be left out beside drift, which takes its place", "Leave out one of the two."
+        raise ConfigError("drift_per_version", rule, drift_per_version, way_out)
+    return law
 
 
 def _check_batch(prompts: Any, group_size: Any) -> None:

@@ -271,9 +271,14 @@ def assumptions(plan: Plan) -> list[str]:
     return [
         *said,
         f"{engine}; ranges: all inputs at their fast ends, and all at their slow ends. ESS and effective "
-        f"tokens at drift_per_version = {asked.drift_per_version:g}, an assumption. Lengths are those of the "
-        "law given: another law is another plan.",
+        f"tokens at {_rests_on(asked)}. Lengths are those of the law given: another law is another plan.",
     ]
+
+
+def _rests_on(asked: Question) -> str:
+    if asked.drift is None:
+        return f"drift_per_version = {asked.drift_per_version:g}, an assumption"
+    return f"the drift of {asked.drift.words}"
 
 
 def _reasons(plan: Plan) -> list[str]:

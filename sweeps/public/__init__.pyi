@@ -53,6 +53,7 @@ from .sweeps.engines.requests import Requests as Requests, read_requests as read
 from .sweeps.engines.stages import Stages as Stages, read_stages as read_stages
 from .sweeps.custom.simulate import simulate_custom as simulate_custom
 from .sweeps.execute.progress import Progress as Progress
+from .sweeps.laws.drift import DriftLaw as DriftLaw
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
 from .sweeps.logs.engine_log import EngineLog as EngineLog, read_engine_log as read_engine_log

@@ -22,6 +22,7 @@ from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import RealNumber, WholeNumber, checked, findings_of
 from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
 from ..config.engine import Engine
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.base import LARGEST_KNOB
 from ..presets.registry import all_presets
@@ -32,7 +33,11 @@ _ROUNDING = 1e-13  # what is lost by a few steps of arithmetic
 PRESET_PREFIX = "preset."
 ENGINE_PREFIX = "engine."
 _RANGE_KEYS = ("from", "to", "step", "count", "scale")
-_LAWS: dict[str, Any] = {"response_length": LengthLaw, "environment_seconds": SecondsLaw}
+_LAWS: dict[str, Any] = {
+    "response_length": LengthLaw,
+    "environment_seconds": SecondsLaw,
+    "drift": DriftLaw,
+}
 _NUMBER = re.compile(r"-?[0-9.]+(e[-+]?[0-9]+)?")
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
@@ -205,7 +210,8 @@ def _checked_law(field: str, value: Any, where: str) -> Any:
             return law.from_dict(value)
         except ConfigError as error:
             raise error.within(f"{where}: ") from None
-    raise ConfigError(where, "must be a law", value, f"Build one, as {law.__name__}.fixed(2).")
+    call = "DriftLaw.from_records(...)" if law is DriftLaw else f"{law.__name__}.fixed(2)"
+    raise ConfigError(where, "must be a law", value, f"Build one, as {call}.")
 
 
 def expand(name: str, given: Any, where: str = "axes") -> list[Any]:
@@ -396,7 +402,7 @@ def checked_axis(
 
 def plain(value: Any) -> Any:
     """Return a checked value as plain data for JSON or TOML; :func:`checked_value` reads it back."""
-    if isinstance(value, LengthLaw):
+    if isinstance(value, LengthLaw | DriftLaw):
         return value.to_dict(
             embed=True
         )  # the data of a law from a file go into the spec: a store stands alone
@@ -413,7 +419,7 @@ def plain(value: Any) -> Any:
 
 def identity(value: Any) -> str:
     """Return what tells a value from others, as text: a law's table, not the words that made it."""
-    if isinstance(value, LengthLaw | SecondsLaw):
+    if isinstance(value, LengthLaw | SecondsLaw | DriftLaw):
         rows = getattr(value, "rows", None)
         content: Any = {"law": value.digest, "cut": bool(getattr(value, "cut_at_maximum", False))}
         if rows is not None:
@@ -437,7 +443,7 @@ def label(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, LengthLaw | SecondsLaw):
+    if isinstance(value, LengthLaw | SecondsLaw | DriftLaw):
         return value.name
     if isinstance(value, tuple):
         return " and ".join(f"{item.count}<B*{item.done}+{item.groups}" for item in value) or "no limits"

@@ -85,7 +85,7 @@ def to_config(settings):
         plain["environment_seconds"] = SecondsLaw.empirical(plain["environment_seconds"])
     if "limits" in plain:
         plain["limits"] = [Limit(count=c, done=d, groups=g) for c, d, g in plain["limits"]]
-    return PipelineConfig(**plain)
+    return PipelineConfig(**level_1.with_drift_law(plain))
 
 
 def engine_part(pick):

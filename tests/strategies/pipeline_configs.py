@@ -85,7 +85,33 @@ def to_config(settings):
     """Return the settings as a checked ``PipelineConfig``."""
     from lagsweep.sweeps.config.config import PipelineConfig
 
-    return PipelineConfig(**{**settings, "response_length": build_law(settings["response_length"])})
+    plain = {**settings, "response_length": build_law(settings["response_length"])}
+    return PipelineConfig(**with_drift_law(plain))
+
+
+def with_drift_law(settings):
+    """Return settings with the package's law of a measured drift, given as pairs of lag and log ratios."""
+    from lagsweep.sweeps.laws.drift import DriftLaw
+
+    if settings.get("drift") is None:
+        return settings
+    law = DriftLaw.from_log_ratios(*zip(*settings["drift"]), level="token", beyond="last")
+    return {**settings, "drift": law}
+
+
+# Measured at every lag from 0; with lags between and none at 0; heavy, of very different counts.
+DRIFTS = (
+    ((0, (-0.01, 0.02, 0.0)), (1, (-0.3, 0.1, 0.2)), (2, (-1.0, 0.5, 0.5, 0.9))),
+    ((1, (-0.2, 0.15)), (4, (-2.0, 0.5, 1.0, 1.2, 1.3))),
+    ((0, (0.0,)), (3, (-30.0, -5.0, 0.0, 0.0, 0.0, 0.0, 9.0))),
+)
+
+
+@st.composite
+def with_measured_drift(draw, settings):
+    """Draw settings whose drift is measured."""
+    drawn = {**draw(settings), "drift": draw(st.sampled_from(DRIFTS))}
+    return {name: value for name, value in drawn.items() if not name.startswith("drift_")}
 
 
 def two_point(short, long, shorts, longs):

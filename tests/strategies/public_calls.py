@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import json
 import random
 import shutil
 from collections import OrderedDict
@@ -762,11 +763,17 @@ def _kernel_calls() -> dict[str, Call]:
     return calls
 
 
+def _measured_records() -> str:
+    record = {**RECORD, "trainer_logprobs": [RECORD["behavior_logprobs"]]}
+    return _file("measured.jsonl", json.dumps(record) + "\n")
+
+
 def _law_calls() -> dict[str, Call]:
     law = "LengthLaw."
     seconds = "SecondsLaw."
     made = ls.LengthLaw.fixed(30)
     ticking = ls.SecondsLaw.fixed(2.0)
+    drifting = ls.DriftLaw.from_log_ratios([0, 1], [[0.0], [0.1, -0.1]], level="token")
     csv = Lazy(lambda: _file("a.csv", "tokens,seconds,group\n3,1.0,a\n4,2.0,a\n5,1.5,b\n6,1.0,b\n"))
     spec = made.to_dict()
     calls = {
@@ -782,6 +789,25 @@ def _law_calls() -> dict[str, Call]:
             "segments": (),
             "embedded": None,
         },
+        "DriftLaw": {
+            "level": "token",
+            "lags": [0, 1],
+            "log_ratios": [[0.0], [0.1, -0.1]],
+            "name": "x",
+            "spec": drifting.to_dict(),
+            "beyond": "last",
+            "source": None,
+            "embedded": None,
+        },
+        "DriftLaw.from_dict": {"mapping": drifting.to_dict(), "folder": None},
+        "DriftLaw.from_log_ratios": {
+            "lags": [0, 2],
+            "log_ratios": [[0.0], [0.1, -0.1]],
+            "level": "sequence",
+            "beyond": "last",
+            "name": "x",
+        },
+        "DriftLaw.from_records": {"path": Lazy(_measured_records), "level": "token", "beyond": "last"},
         "SecondsLaw": {
             "values_seconds": np.array([1.0, 2.0]),
             "cdf": np.array([0.5, 1.0]),
@@ -823,11 +849,13 @@ def _law_calls() -> dict[str, Call]:
         law + "within_group_correlation": {},
     }
     ticked = {seconds + "quantile_seconds": {"uniforms": [0.5]}, seconds + "to_dict": {"embed": True}}
+    drifted = {"DriftLaw.normalized_ess": {"lag": 1}, "DriftLaw.to_dict": {"embed": True}}
     grouped = ls.LengthLaw.grouped([3, 4, 5, 6], ["a", "a", "b", "b"])
     return (
         {name: Call(values) for name, values in calls.items()}
         | {name: Call(values, target=lambda: grouped) for name, values in owned.items()}
         | {name: Call(values, target=lambda: ticking) for name, values in ticked.items()}
+        | {name: Call(values, target=lambda: drifting) for name, values in drifted.items()}
     )
 
 
@@ -1010,6 +1038,7 @@ def _sweep_calls() -> dict[str, Call]:
             "cache_format": "bf16",
             "utilization": 0.9,
             "drift_per_version": 0.2,
+            "drift": None,
             "price": 2.0,
             "inputs": {"weight_efficiency": 0.9},
             "measured": None,
@@ -1206,6 +1235,7 @@ def _sweep_calls() -> dict[str, Call]:
             "reference": None,
             "confidence": 0.95,
             "images": False,
+            "sensitivity": None,
         },
         "write_trace": {
             "result": result,
@@ -1268,7 +1298,8 @@ def _owned_calls() -> dict[str, Call]:
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "Limit": Call({"count": "started", "done": "published", "groups": 3}),
         "PipelineConfig.remember_preset": Call(
-            {"name": "areal", "fields": {}, "rebuild": ls.preset_config}, target=lambda: BASE.replace(seed=1)
+            {"name": "areal", "fields": {}, "rebuild": ls.preset_config, "lag_bound": None},
+            target=lambda: BASE.replace(seed=1),
         ),
         "PipelineConfig.replace": Call({"max_policy_lag": 3, "seed": 1}, target=lambda: BASE),
         "PipelineConfig.to_dict": Call({"full": True}, target=lambda: BASE),
