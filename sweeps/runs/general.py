@@ -38,7 +38,8 @@ _NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
 _NO_ROLLOUT = np.zeros(1, records.ROLLOUT_START)
 # Everything that a run changes, in one tuple.
 _FIELDS = records.GeneralArrays._fields + records.FailureArrays._fields
-_Held: Any = namedtuple("_Held", _FIELDS)  # type: ignore[misc]
+_named_tuple: Callable[..., Any] = namedtuple  # for type checkers, which want the fields written out
+_Held = _named_tuple("_Held", _FIELDS)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
 
 
