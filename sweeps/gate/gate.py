@@ -320,10 +320,14 @@ class RolloutGate:
             raise ConfigError("version", rule, version, "Publish what trained() said.")
         if ledger.channel == FREE:
             rule = f"must be due: every {self._rules['sync_every_updates']} updates, the next after a step"
-            raise ConfigError("version", rule, version, "Call publish() when trained() says what it publishes.")
+            raise ConfigError(
+                "version", rule, version, "Call publish() when trained() says what it publishes."
+            )
         if version is not None and version != ledger.publishes:
             rule = f"must be {ledger.publishes}, the one under way"
-            raise ConfigError("version", rule, version, "Publish what trained() said, or set sync_every_updates.")
+            raise ConfigError(
+                "version", rule, version, "Publish what trained() said, or set sync_every_updates."
+            )
         if ledger.channel == DRAINING:
             running = ledger.running - len(ledger.held)
             rule = f"must wait until no group runs, with publication 'drain': {running} still do"

@@ -77,7 +77,7 @@ def simulated_history(config: PipelineConfig, *, max_events: int = MOST_EVENTS) 
     Returns
     -------
     list of Event
-        In the order in which they happened; refused starts and batches among them, one of each after an event.
+        In the order in which they happened; after each event one refused start and one refused batch.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def simulated_history(config: PipelineConfig, *, max_events: int = MOST_EVENTS) 
     --------
     >>> config = PipelineConfig(duration_seconds=20, rollout_workers=2)
     >>> history = simulated_history(config)
-    >>> [event.call for event in history[:3]], history[0].answer.version
+    >>> [event.call for event in history[:3]], history[1].answer.version
     (['pop', 'start', 'start'], 0)
     """
     instance("config", config, PipelineConfig, "Build one, as PipelineConfig(rollout_workers=4).")
@@ -157,7 +157,8 @@ def _heads(
     elif state.event == at.EVENT_UPDATE:
         yield Event(seconds, "trained", {}, _trained(run, before, rows, changed, discarded))
     yield from (
-        Event(seconds, "publish", {}, _published(run, number == published)) for number in range(1, published + 1)
+        Event(seconds, "publish", {}, _published(run, number == published))
+        for number in range(1, published + 1)
     )
 
 
@@ -200,9 +201,9 @@ def _after_step(run: GeneralRun, before: _Before) -> tuple[str, int]:
     if run.state.publications == before.state.publications:
         return _channel(run)
     under_way = before.state.channel != at.CHANNEL_FREE
-    return CHANNELS[at.CHANNEL_TRANSFER], int((before if under_way else run).state[
-        "publication_version" if under_way else "published"
-    ])
+    return CHANNELS[at.CHANNEL_TRANSFER], int(
+        (before if under_way else run).state["publication_version" if under_way else "published"]
+    )
 
 
 def _published(run: GeneralRun, last: bool) -> Published:

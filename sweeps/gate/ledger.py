@@ -316,9 +316,7 @@ class Ledger:
         cancelled = self._cancel_running() if self.rules["cancel_in_flight"] else []
         self._move_channel()
         discarded += self._go_on()
-        return Trained(
-            self.version, lags, tuple(discarded), tuple(cancelled), self.channel, self.publishes
-        )
+        return Trained(self.version, lags, tuple(discarded), tuple(cancelled), self.channel, self.publishes)
 
     def publish(self) -> Published:
         """Let the publication under way be complete; a newer version that waits is under way then."""

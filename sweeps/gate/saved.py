@@ -39,7 +39,9 @@ def as_plain(ledger: Ledger) -> dict[str, Any]:
         **{name: getattr(ledger, name) for name in _NUMBERS},
         **{name: [group.admission for group in _groups(getattr(ledger, name))] for name in _LISTS},
         "popped": [[group.admission for group in batch] for batch in ledger.popped],
-        "in_flight": [[number, group.admission, member] for number, (group, member) in ledger.in_flight.items()],
+        "in_flight": [
+            [number, group.admission, member] for number, (group, member) in ledger.in_flight.items()
+        ],
         "cancelled": sorted(ledger.cancelled),
         "groups": [asdict(group) for group in every.values()],
     }
@@ -98,7 +100,9 @@ def _fill(ledger: Ledger, saved: dict[str, Any]) -> None:
     ledger.requeued = deque(groups[admission] for admission in saved["requeued"])
     ledger.starting = deque(groups[admission] for admission in saved["starting"])
     ledger.popped = deque([groups[admission] for admission in batch] for batch in saved["popped"])
-    ledger.in_flight = {int(number): (groups[place], int(member)) for number, place, member in saved["in_flight"]}
+    ledger.in_flight = {
+        int(number): (groups[place], int(member)) for number, place, member in saved["in_flight"]
+    }
     ledger.cancelled = {int(number) for number in saved["cancelled"]}
 
 

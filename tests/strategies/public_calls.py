@@ -26,8 +26,7 @@ import numpy as np
 
 import lagsweep as ls
 from lagsweep import kernels as k
-
-from .rollout_records import good_record
+from lagsweep.testing import good_record
 
 _OURS = "lagsweep"
 
