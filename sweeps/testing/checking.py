@@ -89,7 +89,7 @@ def check_buffer(
     for name, value in parts.items():
         if value is not None and not callable(value):
             raise ConfigError(name, "must be callable", value, "Give a function, or leave it out.")
-    count = settings.default.max_examples if max_examples is None else max_examples
+    count = settings().max_examples if max_examples is None else max_examples
     count = checked(WholeNumber, "max_examples", count, low=1, high=1_000_000)
 
     @settings(

@@ -49,7 +49,7 @@ def build_law(law: Law) -> LengthLaw:
         return LengthLaw.paired(*zip(*law[1]))
     if law[0] == "grouped":
         ids = [number for number, group in enumerate(law[1]) for _ in group]
-        return LengthLaw.grouped(tokens_of(law), ids)
+        return LengthLaw.grouped([tokens for group in law[1] for tokens in group], ids)
     return core.build_law(law)
 
 
@@ -194,7 +194,8 @@ def group_part(draw: st.DrawFn, settings: Plain) -> Plain:
     if drawn.pop("draw_cap", False):
         drawn["max_queue_tokens"] = step_tokens * pick(1, 2, 10)
         if pick(False, False, True) and "queue_overflow" not in drawn:
-            longest = size * longest_of(drawn.get("response_length", settings["response_length"]))
+            law: Law = (settings | drawn)["response_length"]
+            longest = size * longest_of(law)
             drawn |= {"admission": "reserve", "max_queue_tokens": longest * pick(1, 3) + pick(0, step_tokens)}
     return drawn
 

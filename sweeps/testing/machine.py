@@ -117,8 +117,8 @@ class BufferMachine:
         match step:
             case Put():
                 self._put(step)
-            case Take(count):
-                self._take(count)
+            case Take(size):
+                self._take(size)
             case Publish(versions):
                 self.model.version += versions
                 self.history.append(f"publish({self.model.version})")

@@ -116,7 +116,7 @@ _json_values = st.recursive(
     max_leaves=12,
 )
 # Settings inside decoding and turns are reached only by their names.
-_INNER = ("temperature", "top_p", "top_k", "min_p", "logprobs_temperature")
+_INNER: tuple[str, ...] = ("temperature", "top_p", "top_k", "min_p", "logprobs_temperature")
 _INNER += ("prompt_tokens", "response_tokens", "role", "content", "tool_calls")
 _named = st.dictionaries(st.sampled_from(_INNER), _json_values, max_size=5)
 # Lists as long as the good record's response, mostly of what belongs there.

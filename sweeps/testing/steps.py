@@ -46,7 +46,7 @@ class Put(NamedTuple):
 class Take(NamedTuple):
     """Take so many items, or complete groups."""
 
-    count: int = 1
+    size: int = 1
 
 
 class Publish(NamedTuple):
@@ -90,7 +90,7 @@ def histories(rules: BufferRules | None = None, *, max_steps: int = 30) -> st.Se
     --------
     >>> from hypothesis import find
     >>> find(histories(), lambda steps: any(isinstance(step, Take) for step in steps))
-    [Take(count=1)]
+    [Take(size=1)]
     """
     rules = rules or BufferRules()
     max_steps = checked(WholeNumber, "max_steps", max_steps, low=1, high=MOST_STEPS)

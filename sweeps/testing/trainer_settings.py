@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from .core_settings import Pick, Plain, picker
+from .core_settings import Law, Pick, Plain, picker
 from .general_settings import PAIRED, general_settings, longest_of
 
 
@@ -40,11 +40,17 @@ def trainer_settings(draw: st.DrawFn) -> Plain:
 def _schedule(pick: Pick, settings: Plain) -> tuple[object, ...]:
     """Let a law drift: from some versions on other laws hold, none longer where a cap was sized by it."""
     first = settings["response_length"]
-    laws = (first, ("fixed", 40), ("uniform", 16, 64), ("lognormal", 60, 0.5, 10, 200), PAIRED)
+    laws: tuple[Law, ...] = (
+        first,
+        ("fixed", 40),
+        ("uniform", 16, 64),
+        ("lognormal", 60, 0.5, 10, 200),
+        PAIRED,
+    )
     if settings.get("environment_seconds") is not None:
         laws = laws[:-1]
     if settings.get("admission") == "reserve":
-        laws = [law for law in laws if longest_of(law) <= longest_of(first)]
+        laws = tuple(law for law in laws if longest_of(law) <= longest_of(first))
     versions = pick((0,), (0, 1), (0, 2, 5), (0, 1, 2, 3))
     return ("schedule", tuple((version, pick(*laws) if version else first) for version in versions))
 
