@@ -82,6 +82,7 @@ def check_buffer(
       3  put(item 2: version 0)  -> accepted
     declared: BufferRules(capacity_items=2, takes='rest')
     """
+    __tracebackhide__ = True  # pytest then shows the line of the user's test, and the message
     if not callable(make_buffer):
         raise ConfigError("make_buffer", "must be callable", make_buffer, "Give a class, or a function.")
     instance("rules", rules, BufferRules, "Give BufferRules(...).")

@@ -257,9 +257,9 @@ class BufferMachine:
     def _surprised(self, name: str, error: Exception) -> NoReturn:
         said = f"{type(error).__name__}: {error}"[:200]
         declared = {"put": "refusals", "take": "not_ready"}.get(name)
-        allowed = f"an answer, or one of {declared}" if declared else "no exception"
+        allowed = f"answers, or raises one of the {declared}" if declared else "raises nothing"
         rule = "no other exception"
-        raise broken(rule, f"{name} gives {allowed}", said, self.history, str(self.rules)) from error
+        raise broken(rule, f"{name} {allowed}", said, self.history, str(self.rules)) from error
 
     def _same(self, name: str, argument: Any, expected: Any, came: Any) -> None:
         if name == "publish" or self._plain(name, expected) == self._plain(name, came):
