@@ -160,7 +160,7 @@ class GateCounts(NamedTuple):
     started_groups : int
         Admitted and not dropped: running, queued, taken, or trained.
     running_groups, held_groups, queued_groups, queued_tokens : int
-    requeued_groups : int
+    groups_to_repeat : int
         Too old, and waiting to run again.
     in_flight_rollouts, idle_slots : int
     popped_batches, popped_groups, trained_batches : int
@@ -175,7 +175,7 @@ class GateCounts(NamedTuple):
     held_groups: int
     queued_groups: int
     queued_tokens: int
-    requeued_groups: int
+    groups_to_repeat: int
     in_flight_rollouts: int
     idle_slots: int
     popped_batches: int

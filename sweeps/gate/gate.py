@@ -255,7 +255,7 @@ class RolloutGate:
                 held_groups=len(ledger.held),
                 queued_groups=len(ledger.queue),
                 queued_tokens=ledger.queued_tokens,
-                requeued_groups=len(ledger.requeued),
+                groups_to_repeat=len(ledger.requeued),
                 in_flight_rollouts=len(ledger.in_flight),
                 idle_slots=ledger.idle,
                 popped_batches=ledger.popped_batches,

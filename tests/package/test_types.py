@@ -134,7 +134,7 @@ WRONG = {
     "ls.nonsense": "nonsense",
     "ls.RolloutGate(ls.PipelineConfig()).finish('1', 3)": "finish",
     "testing.BufferRules(order='filo')": "order",
-    "testing.check_buffer(list, testing.BufferRules())": "make_buffer",
+    "testing.check_buffer(list, testing.BufferRules())": "Callable[[], Buffer]",
     "testing.nonsense": "nonsense",
     "kernels.nonsense": "nonsense",
     "kernels.memory.nonsense": "nonsense",
@@ -257,6 +257,8 @@ def test_a_result_declares_every_metric():
 # What really is anything: an item of a row, what a user put into a checkpoint.
 # What a user keeps in a checkpoint, and what a user's own rules are asked and answer.
 OPEN = {"Manifest.queue", "Manifest.in_flight", "Manifest.state", "Custom.admits", "Custom.tokens"}
+# What a user's own buffer is given and answers, and the fields of a record or a preset.
+OPEN |= {"Buffer.put", "Buffer.take", "Buffer.publish", "good_record", "preset_configurations"}
 
 
 def _public():
