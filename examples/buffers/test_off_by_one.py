@@ -46,7 +46,7 @@ def test_the_mistake_is_found_and_named_with_a_short_history() -> None:
     rules: Any = BufferRules(capacity_items=8, max_lag=2, drops_stale=True)
 
     with pytest.raises(BufferRuleBroken) as caught:
-        check_buffer(OffByOneQueue, rules)
+        check_buffer(OffByOneQueue, rules, max_examples=500)
 
     error = caught.value
     assert error.rule == "lag bound"
