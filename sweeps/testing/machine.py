@@ -280,11 +280,10 @@ class BufferMachine:
 
     def _number(self, item: Any) -> int:
         try:
-            number = item.number if self._number_of is None else self._number_of(item)
+            return int(item.number if self._number_of is None else self._number_of(item))
         except Exception as error:
             way_out = "Give back what was put in, or pass number_of."
             raise ConfigError("number_of", "must tell the number of an item", item, way_out) from error
-        return int(number)
 
 
 _REFUSED = object()

@@ -72,6 +72,18 @@ class TestARunByHand:
         with pytest.raises(ConfigError, match="must be in flight: it has finished before"):
             gate.finish(2, 10)
 
+    def test_a_held_group_joins_as_soon_as_a_batch_is_taken(self):
+        rules = {"queue_overflow": "hold", "max_queue_groups": 1, "max_queue_tokens": None}
+        gate = ls.RolloutGate(ls.PipelineConfig(batch_groups=1, rollout_workers=2, **rules))
+        gate.start(), gate.start()
+        assert [done.outcome for done in finish_all(gate)] == ["queued", "held"]
+        assert [gate.start().bound_by for _ in range(2)] == ["", "busy"]
+
+        gate.pop()
+
+        assert (gate.counts().held_groups, gate.counts().queued_groups) == (0, 1)
+        assert gate.start()
+
     def test_a_failed_rollout_gives_its_place_back(self):
         gate = gate_of(max_concurrent_rollouts=1)
         assert gate.finish(gate.start().rollout, 0, filtered=True).outcome == "filtered"

@@ -14,7 +14,7 @@ from strategies.pipeline_configs import pipeline_settings
 
 import lagsweep as ls
 from lagsweep.sweeps.testing.trainer_settings import trainer_settings
-from lagsweep.testing import preset_configurations
+from lagsweep.testing import preset_configurations, simulated_history
 
 NEITHER = {"evaluation_every_updates", "evaluation_seconds", "evaluation_stops_generation"}
 
@@ -39,6 +39,20 @@ def test_every_answer_is_the_kernels_with_fetches_turns_and_full_queues(drawn):
 def test_every_answer_is_the_kernels_beside_engines(drawn):
     kept = {name: value for name, value in drawn.items() if name not in NEITHER}
     replay(engine_configs.to_config(kept))
+
+
+def test_every_answer_is_the_kernels_where_a_held_group_is_cancelled():
+    config = ls.PipelineConfig(
+        batch_groups=1, max_queue_tokens=None, queue_overflow="hold", max_queue_groups=1,
+        cancel_in_flight=True, max_policy_lag=0, stale_check="dequeue", rollout_workers=4, train_overhead_seconds=6.0,
+    )  # fmt: skip
+    history = simulated_history(config)
+    held = {event.answer.group for event in history if getattr(event.answer, "outcome", "") == "held"}
+    taken = {one.group for event in history for one in getattr(event.answer, "groups", ())}
+    dropped = {group for event in history for group in getattr(event.answer, "discarded", ())}
+
+    assert held - taken - dropped  # these were cancelled while they were held
+    assert replay(config)["finish: held"] == len(held)
 
 
 @given(general_settings(), st.integers(1, 12))
