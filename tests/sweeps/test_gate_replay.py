@@ -44,7 +44,8 @@ def test_every_answer_is_the_kernels_beside_engines(drawn):
 def test_every_answer_is_the_kernels_where_a_held_group_is_cancelled():
     config = ls.PipelineConfig(
         batch_groups=1, max_queue_tokens=None, queue_overflow="hold", max_queue_groups=1,
-        cancel_in_flight=True, max_policy_lag=0, stale_check="dequeue", rollout_workers=4, train_overhead_seconds=6.0,
+        cancel_in_flight=True, max_policy_lag=0, stale_check="dequeue", rollout_workers=4,
+        train_overhead_seconds=6.0,
     )  # fmt: skip
     history = simulated_history(config)
     held = {event.answer.group for event in history if getattr(event.answer, "outcome", "") == "held"}
