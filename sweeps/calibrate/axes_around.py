@@ -198,8 +198,7 @@ def _among(values: list[Any], own: Any) -> tuple[list[Any], int]:
 
 def _with_slots(setup: Setup, axis: Axis) -> Axis:
     """Let the rollouts at once follow the rules, where they were assumed from them."""
-    assumed = any(one.field == "rollout_workers" for one in setup.assumed)
-    if not assumed or not axis.column.startswith("preset."):
+    if not setup.assumes("rollout_workers") or not axis.column.startswith("preset."):
         return axis
     knob = axis.column.removeprefix("preset.")
     slots = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..engines.text import digits
 from ..results.text import grid, terminal_width, wrapped
 from .ranges import PREDICTED
+from .waits import is_material
 
 if TYPE_CHECKING:
     from .backtest import HeldRow
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .fits import Fit
     from .ranges import Span
 
+NOTHING = 0.01  # of a step: what is less is nothing
 # Units that are read best in others.
 _READ_AS = {"s": (1e6, "µs")}
 
@@ -121,19 +123,43 @@ def sentences(found: Calibration) -> list[str]:
     idle, step = estimates.idle.value, estimates.step.value
     kind = "generation" if found.setup.in_turn else "waiting"
     said = [
+        *doubts(found),
         f"A step takes {figure(step)} s, {idle / step:.0%} of it {kind}. Rules: {found.setup.preset}, "
         f"{found.setup.batch_groups:,} groups of {found.setup.group_size:,} a batch."
     ]
-    if not found.match.known:
+    fetch = estimates.fetch
+    if fetch is not None and fetch.open and is_material(fetch.high, step):
         said.append(
-            "The trainer hardly waits: the log does not say how fast generation is, only that it is at least "
-            "this fast."
+            f"Every step waits at least {figure(fetch.high)} s. How much of that is the fetch of a batch and "
+            "how much generation the log cannot tell: both readings are tried, and what differs between them "
+            "is a range."
+        )
+    if not found.match.known:
+        waits = "Beside fetches the trainer hardly waits" if idle > NOTHING * step else "The trainer hardly waits"
+        said.append(
+            f"{waits}: the log does not say how fast generation is, only that it is at least this fast."
         )
     segments = estimates.lengths.segments if estimates.lengths else ()
     if len(segments) > 1:
         means = ", ".join(f"{figure(mean)} from step {first:,}" for first, mean in segments)
         said.append(f"Lengths drift: mean response tokens {means}. The configuration has the last.")
     return said
+
+
+def doubts(found: Calibration) -> list[str]:
+    """Say plainly where the model does not meet the held steps; nothing where it does."""
+    misses = found.misses
+    if not misses:
+        return []
+    told = "; ".join(
+        f"{one.name}: measured {figure(one.measured)} {one.unit}, predicted "
+        f"{figure(one.low)} to {figure(one.high)}"
+        for one in misses
+    )
+    return [
+        "The model does not fit this log: do not trust what whatif says of it. On the held steps, which "
+        f"nothing was fitted on, it misses {told}."
+    ]
 
 
 def calibration_text(found: Calibration) -> str:
@@ -151,7 +177,7 @@ def calibration_text(found: Calibration) -> str:
     if found.tests:
         parts += [grid(*backtest_table(found), left=[0, 4], width=width), ""]
     parts.append(grid(*prediction_table(found), left=[0, 2, 4], width=width))
-    for title, lines in (("assumed", found.setup.assumed), ("in the log", found.read)):
+    for title, lines in (("assumed", found.assumed), ("in the log", found.read)):
         if lines:
             parts += ["", f"{title}:"]
             parts += [wrapped(str(one), first="- ", indent="  ", width=width) for one in lines]
