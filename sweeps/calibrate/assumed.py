@@ -106,4 +106,3 @@ def _rest(setup: Setup, found: Estimates) -> Iterator[Finding]:
     drift = float(setup.config().drift_per_version)
     rule = f"is in no log: {drift:g} assumed; every ESS rests on it"
     yield Finding("drift_per_version", rule, way_out="Give --drift-per-version X.")
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..json_text import plain_data
+from .sentences import what_if_said
 from .text import sentences
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ def what_if_facts(found: WhatIf) -> dict[str, Any]:
     """Return a sweep around a run as plain data: the sentence, the cells, the calibration."""
     facts: dict[str, Any] = plain_data(
         {
+            "fits_log": found.calibration.fits_log,
+            "said": what_if_said(found),
             "sentence": found.sentence,
+            "causes": list(found.causes),
             "axes": {axis.name: list(axis.values) for axis in found.axes},
             "cells": found.frame().to_dicts(),
             "calibration": calibration_facts(found.calibration),

@@ -85,6 +85,10 @@ class Span:
         value, low, high = (max(0.0, one - seconds) for one in (self.value, self.low, self.high))
         return Span(value, low, high, self.by)
 
+    def at_most(self, most: float) -> Span:
+        """Return the same prediction of what is never above some amount."""
+        return replace(self, high=max(self.value, min(most, self.high)))
+
     @property
     def identified(self) -> bool:
         """Whether the range is at most a tenth of the value wide."""
@@ -257,14 +261,23 @@ def predictions(
         name: span_of(getattr(own, name), [(end, getattr(told, name)) for end, told in at_ends])
         for name in PREDICTED
     }
-    return told | _by_assumed_rules(setup, found, told)
+    return told | _by_what_is_assumed(setup, found, told)
 
 
-def _by_assumed_rules(setup: Setup, found: Estimates, told: Mapping[str, Span]) -> dict[str, Span]:
-    """Return lag and drops as ranges where the log has neither and the rules that decide them are assumed."""
-    if setup.in_turn or not setup.assumes("preset"):
-        return {}
+def _by_what_is_assumed(setup: Setup, found: Estimates, told: Mapping[str, Span]) -> dict[str, Span]:
+    """Return as ranges what is not in the log and an assumption decides: tokens, by the rules lag and drops.
+
+    Seconds do not rest on the mean of lengths that is assumed; all that is in tokens is in proportion to it.
+    """
     changed = {}
+    nominal = found.lengths is None and "response_length" not in setup.given
+    if nominal or setup.assumes("batch_groups"):
+        by = "lengths (assumed)" if nominal else "batch (assumed)"
+        changed["tokens_per_second"] = Span(told["tokens_per_second"].value, 0.0, math.inf, by)
+    if nominal and not setup.speed_is_given:
+        changed["decode_speed"] = Span(told["decode_speed"].value, 0.0, math.inf, "lengths (assumed)")
+    if setup.in_turn or not setup.assumes("preset"):
+        return changed
     lag, drops = told["lag"], told["drops"]
     if not math.isfinite(found.lag.value):
         bound = preset_lag_bound(setup.preset, setup.fields)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..engines.text import digits
 from ..results.text import grid, terminal_width, wrapped
+from .phases import inside
 from .ranges import PREDICTED
 from .waits import is_material
 
@@ -41,7 +42,7 @@ def reading(fit: Fit) -> tuple[str, str, str]:
     scale, unit = _READ_AS[fit.unit] if fit.unit in _READ_AS and abs(fit.high) < 0.01 else (1.0, fit.unit)
     value, low, high = (figure(scale * one) for one in (fit.value, fit.low, fit.high))
     if math.isinf(fit.high):
-        return value, f"from {low} on", unit
+        return value, interval(scale * fit.low, fit.high), unit
     return value, low if low == high else f"{low} to {high}", unit
 
 
@@ -69,7 +70,7 @@ def error_of(row: HeldRow) -> str:
 
 def told(row: HeldRow) -> str:
     """Return a prediction: a figure where the data fix it, else the range."""
-    return figure(row.predicted) if row.identified else f"{figure(row.low)} to {figure(row.high)}"
+    return figure(row.predicted) if row.identified else interval(row.low, row.high)
 
 
 def verdict(row: HeldRow) -> str:
@@ -104,8 +105,21 @@ def prediction_table(found: Calibration) -> tuple[list[str], list[list[str]]]:
         if not math.isfinite(one.value):
             continue
         words, unit = PREDICTED[name]
-        rows.append([words, range_of(one), unit, f"{figure(one.low)} to {figure(one.high)}", _by(one)])
+        rows.append([words, range_of(one), unit, interval(one.low, one.high), _by(one)])
     return header, rows
+
+
+def interval(low: float, high: float) -> str:
+    """Write the ends of a range, or that there are none.
+
+    Examples
+    --------
+    >>> interval(1.5, 2.0), interval(3.0, float("inf")), interval(0.0, float("inf"))
+    ('1.50 to 2.00', 'from 3.00 on', 'not told')
+    """
+    if math.isinf(high):
+        return f"from {figure(low)} on" if low > 0 else "not told"
+    return f"{figure(low)} to {figure(high)}"
 
 
 def range_of(span: Span) -> str:
@@ -119,23 +133,30 @@ def _by(span: Span) -> str:
 
 def sentences(found: Calibration) -> list[str]:
     """Say in words what the calibration rests on and what to make of it."""
+    return [*doubts(found), *run_said(found)]
+
+
+def run_said(found: Calibration) -> list[str]:
+    """Say in words what the run is like, as its log shows it, and what the log does not tell of it."""
     estimates = found.estimates
     idle, step = estimates.idle.value, estimates.step.value
     kind = "generation" if found.setup.in_turn else "waiting"
     said = [
-        *doubts(found),
-        f"A step takes {figure(step)} s, {idle / step:.0%} of it {kind}. Rules: {found.setup.preset}, "
+        f"A step takes {figure(step)} s, {idle / step:.0%} of it {kind}{_published(found)}. "
+        f"Rules: {found.setup.preset}, "
         f"{found.setup.batch_groups:,} groups of {found.setup.group_size:,} a batch."
     ]
     fetch = estimates.fetch
     if fetch is not None and fetch.open and is_material(fetch.high, step):
         said.append(
-            f"Every step waits at least {figure(fetch.high)} s. How much of that is the fetch of a batch and "
+            f"Every step waits {figure(fetch.high)} s or more. How much of that is the fetch of a batch and "
             "how much generation the log cannot tell: both readings are tried, and what differs between them "
             "is a range."
         )
     if not found.match.known:
-        waits = "Beside fetches the trainer hardly waits" if idle > NOTHING * step else "The trainer hardly waits"
+        waits = (
+            "Beside fetches the trainer hardly waits" if idle > NOTHING * step else "The trainer hardly waits"
+        )
         said.append(
             f"{waits}: the log does not say how fast generation is, only that it is at least this fast."
         )
@@ -144,6 +165,19 @@ def sentences(found: Calibration) -> list[str]:
         means = ", ".join(f"{figure(mean)} from step {first:,}" for first, mean in segments)
         said.append(f"Lengths drift: mean response tokens {means}. The configuration has the last.")
     return said
+
+
+def published_share(found: Calibration) -> float:
+    """Return the share of a step that publications take inside it; 0 where they run beside."""
+    publication = found.estimates.publication
+    if publication is None or "publication_seconds" not in inside(found.steps, found.setup.holds):
+        return 0.0
+    return publication.seconds.value / publication.every / found.estimates.step.value
+
+
+def _published(found: Calibration) -> str:
+    share = published_share(found)
+    return f", {share:.0%} publication" if share >= NOTHING else ""
 
 
 def doubts(found: Calibration) -> list[str]:
