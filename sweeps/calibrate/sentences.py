@@ -150,9 +150,7 @@ def _of_axis(found: WhatIf, place: int) -> str:
         best = max(running, key=lambda one: one.saved.high)
         words = _words(axis.name, best, own[axis.name], assumed)
     if best.saved.low < -_ALIKE:
-        return (
-            f"whether another {noun} is faster the log does not tell: {words} {_saves(best)} at {_ess(best)}"
-        )
+        words = f"whether another {noun} is faster the log does not tell: {words}"
     return f"{words} {_saves(best)} at {_ess(best)}"
 
 
@@ -233,10 +231,11 @@ def times(low: float, high: float) -> str:
     >>> times(0.72, 25.03), times(1.0, 7.1), times(2.0, 400.0)
     ('0.7 to 25', '1.0 to 7.1', '2.0 to over 100')
     """
-    first, last = (
-        "over 100" if one > _MOST_TIMES else f"{one:.0f}" if one >= 10 else f"{one:.1f}"
-        for one in (low, high)
-    )
+
+    def written(one: float) -> str:
+        return "over 100" if one > _MOST_TIMES else f"{one:.0f}" if one >= 10 else f"{one:.1f}"
+
+    first, last = written(low), written(high)
     return last if first == last else f"{first} to {last}"
 
 

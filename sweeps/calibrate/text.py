@@ -154,11 +154,10 @@ def run_said(found: Calibration) -> list[str]:
             "is a range."
         )
     if not found.match.known:
-        waits = (
-            "Beside fetches the trainer hardly waits" if idle > NOTHING * step else "The trainer hardly waits"
-        )
+        beside = "Beside fetches the" if idle > NOTHING * step else "The"
         said.append(
-            f"{waits}: the log does not say how fast generation is, only that it is at least this fast."
+            f"{beside} trainer hardly waits: the log does not say how fast generation is, only that it is "
+            "at least this fast."
         )
     segments = estimates.lengths.segments if estimates.lengths else ()
     if len(segments) > 1:

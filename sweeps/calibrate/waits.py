@@ -41,9 +41,9 @@ def fit_fetch(frame: polars.DataFrame, *, seed: int = 0) -> Fit | None:
     """Fit the fetch: the wait of steps whose batch was ready when the step before ended.
 
     Such steps wait equally long, whatever their lengths. If a fifth of the steps share the shortest wait, and
-    their batches differ in length while their waits do not, it is the fetch. If not, every step may have
-    waited for generation too: then the fetch is anything from nothing up to the shortest wait, both readings
-    explain the log, and no figure is made up.
+    their batches differ in length while their waits do not, or the waits of the others are spread, it is the
+    fetch. If not, every step may have waited for generation too: then the fetch is anything from nothing up
+    to the shortest wait, both readings explain the log, and no figure is made up.
 
     Parameters
     ----------
@@ -91,9 +91,11 @@ def fit_fetch(frame: polars.DataFrame, *, seed: int = 0) -> Fit | None:
 def _is_ready(frame: polars.DataFrame, same: np.ndarray, grain: float) -> bool:
     """Tell whether steps that wait equally long had their batch ready: not if all may wait for generation.
 
-    Generation takes as long as the longest response or as all of them, so it varies as they do.
+    Generation takes as long as the longest response or as all of them, so it varies as they do; and as the
+    waits of the other steps do, where these are many.
     """
-    waits = column(frame, "wait_seconds")[same]
+    every = column(frame, "wait_seconds")
+    waits, others = every[same], every[~same]
     steps = column(frame, "step_seconds")
     step = float(np.nanmean(steps)) if np.isfinite(steps).any() else 0.0
     if not is_material(float(waits.mean()), step):
@@ -104,8 +106,12 @@ def _is_ready(frame: polars.DataFrame, same: np.ndarray, grain: float) -> bool:
         lengths = lengths[np.isfinite(lengths)]
         if len(lengths) >= FEWEST and lengths.mean() > 0:
             spreads.append(float(lengths.std() / lengths.mean()))
+    enough = [min(spreads)] if spreads else []
+    if len(others) >= max(FEWEST, _READY * len(every)):
+        low, high = np.percentile(others, (20, 80))
+        enough.append(float(high - low) / 2 / float(waits.mean()))
     spread = max(float(waits.std()), grain / math.sqrt(12)) / float(waits.mean())
-    return bool(spreads) and min(spreads) >= _APART * max(spread, 1e-6)
+    return max(enough, default=0.0) >= _APART * max(spread, 1e-6)
 
 
 def is_material(seconds: float, step: float) -> bool:

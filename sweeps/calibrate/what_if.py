@@ -100,7 +100,7 @@ class WhatIf:
         return sentence(self)
 
     def frame(self) -> polars.DataFrame:
-        """Return a row a cell: settings, seconds of a step, what is saved, waits, lag, ESS, with their ranges."""
+        """Return a row a cell: settings, seconds of a step, what is saved, waits, lag, ESS, with ranges."""
         rows = [
             {
                 **{name: str(value) for name, value in one.settings.items()},

@@ -29,7 +29,7 @@ Examples:
 class _CompareCommand(GroupedCommand):
     themes: ClassVar[Themes] = {
         "What is compared": ("seeds", "against", "baseline"),
-        "What is kept, and where": ("store", "page"),
+        "What is kept, and where": ("store", "page", "force"),
         "How it runs": ("threads", "dask"),
         "Output": ("as_json", "quiet", "help"),
     }

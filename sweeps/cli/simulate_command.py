@@ -19,7 +19,7 @@ TABLES = ("batches", "timeline", "rollouts")
 class _SimulateCommand(GroupedCommand):
     themes: ClassVar[Themes] = {
         "Where rules come from": ("preset", "knobs"),
-        "Tables": ("batches", "timeline", "rollouts"),
+        "Tables": ("batches", "timeline", "rollouts", "force"),
         "Output": ("as_json", "quiet", "help"),
     }
 

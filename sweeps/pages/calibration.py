@@ -118,8 +118,8 @@ def _changes(found: WhatIf) -> Figure:
     """Draw the seconds of a step in every cell, with what the log leaves open."""
     rows = [_change(found, place) for place, one in enumerate(found.changes) if not one.stalled]
     caption = (
-        "Seconds of a step in every cell, from end to end of what the log leaves open; the orange one is the run "
-        "as it is. Bars that overlap are not settings that are alike: what is open moves them together."
+        "Seconds of a step in every cell, from end to end of what the log leaves open; the orange one is the "
+        "run as it is. Bars that overlap are not settings that are alike: what is open moves them together."
     )
     middle = found.as_it_is.step.value
     draw = partial(_draw_changes, rows[:_MOST_CHANGES], middle)

@@ -45,7 +45,7 @@ def test_savings_are_ranges_around_their_value_and_grow_with_the_lag(found):
         assert one.step.low <= one.step.value <= one.step.high
     saved = {one.settings["max_lag"]: one.saved.value for one in alone}
     assert saved[2] == 0 < saved[3] < saved[5]
-    lags = {one.settings["max_lag"]: one.lag for one in alone}
+    lags = {one.settings["max_lag"]: one.lag.value for one in alone}
     assert lags[2] < lags[3] < lags[5]
 
 
