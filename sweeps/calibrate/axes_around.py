@@ -140,7 +140,7 @@ def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any, fixed: bo
         found = _lag(config, expand(name, given))
         if found is not None:
             return found if fixed else _with_slots(setup, found)
-    column = field_of_axis(name)
+    column = field_of_axis(name, "axes", AXES)
     values = [read_none(column, value) for value in expand(name, given)]
     own = _own(config, column)
     values, place = _among(values, own)

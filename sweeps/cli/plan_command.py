@@ -9,7 +9,7 @@ import click
 
 from ...kernels.errors import ConfigError
 from ..json_text import json_document
-from .failures import Stopped
+from .failures import NeededOption, Stopped
 from .outputs import command_again, force_option, output_option
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
@@ -31,7 +31,10 @@ _FEW = click.IntRange(min=1)
 @click.option("--gpus", required=True, type=_FEW, help="All GPUs.")
 @click.option("--prompts", required=True, type=_FEW, help="Prompts of an update.")
 @click.option("--group-size", required=True, type=_FEW, help="Answers to each prompt.")
-@click.option("--law", metavar="LAW", help="Lengths of answers: shipped:NAME, or as in lagsweep run.")
+@click.option(
+    "--law", cls=NeededOption, metavar="LAW",
+    help="Lengths of answers: shipped:NAME (shipped:aime-rl-1000), or as in lagsweep run.",
+)  # fmt: skip
 @click.option("--prompt-tokens", required=True, type=click.IntRange(min=0), help="Tokens of a prompt.")
 @click.option("--max-tokens", required=True, type=_FEW, help="Longest answer that an engine allows.")
 @click.option("--rollout-gpus", metavar="LIST", help="GPUs for engines to try: 16,32,48.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ....kernels.errors import NO_VALUE, ConfigError
+from ....kernels.errors import NO_VALUE, ConfigError, Finding
 from ...json_text import json_document
 from ..outputs import command_again, force_option, output_option
 from .options import reading, reading_options
@@ -101,10 +101,14 @@ def _fitted(requests: Path, options: dict[str, Any]) -> Any:
     from ...engines.requests import read_requests
     from ...engines.stages import read_stages
 
-    for name, known in (("model", "lagsweep ledger models"), ("accelerator", "lagsweep engine cards")):
-        if options[name] is None:
-            way_out = f"{known} lists those that are shipped."
-            raise ConfigError(f"--{name}", "is required", NO_VALUE, way_out)
+    lists = {"model": "lagsweep ledger models", "accelerator": "lagsweep engine cards"}
+    missing = [
+        Finding(f"--{name}", "is required", way_out=f"{known} lists those that are shipped.")
+        for name, known in lists.items()
+        if options[name] is None
+    ]
+    if missing:
+        raise ConfigError(*missing)
     how = reading(options)
     at_once = options["all_at_once"]
     stages = options["stages"]
