@@ -120,7 +120,9 @@ def spans(found: Estimates, values: Values, setup: Setup) -> dict[str, tuple[str
 
     def two(name: str, words: str, low: float, high: float) -> None:
         if high - low > 1e-9 * max(abs(high), 1.0):
-            fits[name] = (words, replace(values, **{name: low}), replace(values, **{name: high}))
+            first: dict[str, Any] = {name: low}
+            last: dict[str, Any] = {name: high}
+            fits[name] = (words, replace(values, **first), replace(values, **last))
 
     tokens = setup.rollouts * (values.mean_tokens + float(setup.fields.get("prompt_tokens", 0)))
     low, high = training_of(found, "low", tokens), training_of(found, "high", tokens)
