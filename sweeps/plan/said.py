@@ -99,6 +99,8 @@ def at_ends(plan: Plan) -> list[str]:
         axes.append(("lag limit", "--max-lag", own, tuple(limits), 0, None))
     said = []
     for words, flag, own, tried, least, most in axes:
+        if len(tried) < 2:  # the one that was asked for
+            continue
         if own == max(tried) and own != most:
             said.append(f"{words} {own} is the largest tried ({flag})")
         elif own == min(tried) and own != least:

@@ -13,8 +13,8 @@ from lagsweep.sweeps.cli.outputs import free_file
 
 SHORT = ["simulate", "--duration-seconds", "200", "--quiet"]
 PLAN = [
-    "plan", "--model", "Qwen3-8B", "--accelerator", "H100", "--gpus", "8", "--prompts", "4", "--group-size", "4",
-    "--law", "fixed:100", "--prompt-tokens", "100", "--max-tokens", "1000", "--quiet",
+    "plan", "--model", "Qwen3-8B", "--accelerator", "H100", "--gpus", "8", "--prompts", "4",
+    "--group-size", "4", "--law", "fixed:100", "--prompt-tokens", "100", "--max-tokens", "1000", "--quiet",
 ]  # fmt: skip
 KNOWN = ["--preset", "areal", "--batch-groups", "32", "--group-size", "8", "--rollout-workers", "512"]
 # A call that writes, the option, the file.

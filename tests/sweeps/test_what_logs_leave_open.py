@@ -1,4 +1,4 @@
-"""What a log does not tell is a range, what a model does not meet is said first, and every assumption is named."""
+"""What a log does not tell is a range, what a model misses is said first, every assumption is named."""
 
 from __future__ import annotations
 
