@@ -216,3 +216,12 @@ def test_a_misspelt_axis_names_the_one_that_was_meant(capsys):
         code, _, err = run(["whatif", str(EXAMPLE), "--axis", f"{typed}=1,2"], capsys)
         assert code == 2
         assert f"Did you mean '{meant}'?" in err
+
+
+def test_samples_of_an_engine_are_told_from_a_log_of_steps(tmp_path, capsys):
+    samples = tmp_path / "engine.csv"
+    samples.write_text("t_s,#running-req,#token,gen throughput (token/s)\n0,8,900,80\n5,8,1300,78\n")
+    code, _, err = run(["calibrate", str(samples), "-o", str(tmp_path / "run.toml")], capsys)
+    assert code == 2
+    assert "these are samples of an inference engine" in err
+    assert "lagsweep engine fit --samples FILE" in err
