@@ -77,7 +77,8 @@ from .sweeps.pages.plan import write_plan_page as write_plan_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
 from .sweeps.pages.sensitivity import write_sensitivity_page as write_sensitivity_page
 from .sweeps.plan.networks import Network as Network, load_network as load_network
-from .sweeps.plan.plan import Plan as Plan, plan as plan
+from .sweeps.plan.answered import Plan as Plan
+from .sweeps.plan.plan import plan as plan
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
     all_presets as all_presets,

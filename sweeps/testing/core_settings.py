@@ -52,7 +52,8 @@ def with_drift_law(settings: Plain) -> Plain:
     """Return settings with the law of a measured drift, given as pairs of lag and log ratios."""
     if settings.get("drift") is None:
         return settings
-    law = DriftLaw.from_log_ratios(*zip(*settings["drift"]), level="token", beyond="last")
+    lags, log_ratios = zip(*settings["drift"])
+    law = DriftLaw.from_log_ratios(lags, log_ratios, level="token", beyond="last")
     return {**settings, "drift": law}
 
 
