@@ -22,9 +22,11 @@ from ..execute.units import Box, box_cells, box_shape, intersection, unit_name, 
 from ..results.dataset import variable_table
 from ..runs.many import Cancelled
 from ..runs.status import DONE, FAILED
+from .arrays import digest_of
+from .blocks import values_of_box
 from .content import CONTENT, RunDigests, content_text, share_on_disk
 from .journal import UNIT
-from .packs import PACK, SIZES, pack_name
+from .packs import BLOCK, PACK, SIZES, pack_name
 from .proof import ZARR_NAME
 from .store import SweepStore
 from .tables import in_run_order, part_name, read_unit_tables, write_part
@@ -191,9 +193,9 @@ def _linked(
     facts = [CONTENT, "digest", "tables"]
     if PACK in line and place.new.name in new.merged_later:
         _link(old.folder / pack_name(was), new.folder / pack_name(now))
-        facts += [PACK, SIZES]
+        facts += [PACK, SIZES, BLOCK]
     elif PACK in line:
-        _unpack(old, new, place, source, unit, line)
+        line = {**line, "digest": _unpack(old, new, place, source, unit, line)}
     else:
         for name in variable_table(place.new):
             _link(old.files.chunk_file(name, source), new.files.chunk_file(name, unit))
@@ -209,13 +211,16 @@ def _unpack(
     source: tuple[int, ...],
     unit: tuple[int, ...],
     line: dict[str, Any],
-) -> None:
-    """Write the chunks of a pack as files of their own: nothing but chunks is in a finished store."""
+) -> str:
+    """Write the chunks of a pack as files of their own, as a finished store has them; gives their digests."""
+    digests = []
     for name in variable_table(place.new):
         variable = old.variable(place.old, name, [(source, line)])
         found = variable.content((*source, *(0 for _ in place.old.tail_of(name))))
         assert found is not None  # it has a line
         new.place.write(f"{ZARR_NAME}/{new.files.chunk_name(name, unit)}", found[1])
+        digests.append(digest_of(found[1]))
+    return "".join(digests)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -243,10 +248,7 @@ def _copied(
     runs, written = RunDigests(cells, seeds), ""
     lines = old.journal.units(place.old.name)
     known = [(unit_of_name(name), lines.get(name)) for name in sources]
-    for name in variable_table(part):
-        variable = old.variable(place.old, name, known)
-        bins = (slice(None),) * (len(variable.array.shape) - len(back))
-        values = variable.read((*(slice(start, stop) for start, stop in back), *bins))
+    for name, values in values_of_box(old, place.old, back, known):
         values = place.turned(values, shared)
         written += new.files.write({name: values}, shared)
         tail = values.shape[len(box) :]
