@@ -219,7 +219,7 @@ class SweepStore:
             "kind": UNIT,
             "part": part.name,
             "unit": unit_name(unit),
-            "runs": int(np.isin(status, (DONE, FAILED)).sum()),
+            "runs": int(((status == DONE) | (status == FAILED)).sum()),
             "failed": int((status == FAILED).sum()),
             "seconds": round(work.seconds, 3),
             "digest": digest,

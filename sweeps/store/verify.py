@@ -296,6 +296,9 @@ def _check_chunks(
         except OSError:
             report.add("chunk", where, MISSING, (part, unit))
             continue
+        except (RuntimeError, ValueError) as error:  # of a block
+            report.add("chunk", where, f"cannot be read: {str(error).splitlines()[0]}", (part, unit))
+            continue
         try:
             store.files.array(variable).decoded(content)
         except (RuntimeError, ValueError) as error:
