@@ -296,5 +296,5 @@ def _copied_tables(
     for table, frames in gathered.items():
         rows = in_run_order(polars.concat(frames), cells, seeds)
         if len(rows):
-            digests[table] = write_part(new.place, table, new.work_name(place.new, unit), rows)
+            digests[table] = write_part(new.place, table, new.work_name(place.new, unit), rows, new.table_digest)
     return digests

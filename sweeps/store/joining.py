@@ -161,7 +161,7 @@ def _refuse_source(source: Source) -> None:
     schema, revision = (int(attributes.get(name, 1)) for name in ("schema_version", "model_revision"))
     other_results = revision > results.MODEL_REVISION or results.revisions_between(revision, store.spec)
     for name, found, now, wrong in (
-        ("schema_version", schema, results.SCHEMA_VERSION, schema != results.SCHEMA_VERSION),
+        ("schema_version", schema, results.SCHEMA_VERSION, schema < results.OLDEST_WRITTEN),
         ("model_revision", revision, results.revision_of(store.spec), other_results),
     ):
         if wrong:

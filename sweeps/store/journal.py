@@ -21,6 +21,7 @@ from .place import Place
 JOURNAL_NAME = "journal.jsonl"
 CREATED, UNIT, FINISHED = "created", "unit", "finished"
 UNDONE = "undone"
+SCHEMA = "schema"  # in the first line: the form of the store
 MADE = "made"  # in the first line: attributes of the group that are said nowhere else
 
 

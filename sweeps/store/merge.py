@@ -108,8 +108,8 @@ def compact_store(
 def _check_finished(store: SweepStore) -> None:
     settle(store)
     schema = int(store.attributes.get("schema_version", 1))
-    if schema < results.SCHEMA_VERSION:
-        rule = f"must be {results.SCHEMA_VERSION} to merge the units of a store"
+    if schema < results.OLDEST_WRITTEN:
+        rule = f"must be at least {results.OLDEST_WRITTEN} to merge the units of a store"
         raise StoreError("schema_version", rule, schema, "Leave it as it is; it can be read.")
     if not store.complete:
         raise StoreError(

@@ -44,14 +44,15 @@ from ..spec.writing import spec_to_toml
 from .arrays import create_group, digest_of
 from .content import CONTENT, content_text, unit_share
 from .cut import merged_parts
-from .journal import CREATED, FINISHED, JOURNAL_NAME, MADE, UNIT, Journal
+from .digests import fast_digest, slow_digest
+from .journal import CREATED, FINISHED, JOURNAL_NAME, MADE, SCHEMA, UNIT, Journal
 from .lock import StoreLock, is_held
 from .opening import check_schema, open_files, open_journal, stored_chunks, stored_spec
 from .packs import BLOCK_BYTES, Slice, as_block, pack_name, packed, slice_of
 from .place import Place, beside, identity_of
 from .proof import ZARR_NAME, StoredVariable, digest_at
 from .recorded import UNRECORDED, unrecorded
-from .tables import TABLES_NAME, write_unit_tables
+from .tables import TABLES_NAME, Digest, write_unit_tables
 
 if TYPE_CHECKING:
     import polars
@@ -115,6 +116,12 @@ class SweepStore:
         place = self.files.place
         self.journal.place = place
         return place
+
+    @property
+    def table_digest(self) -> Digest:
+        """What digests the parts of its tables, by the store's form."""
+        fast = int(self.attributes["schema_version"]) >= results.FAST_TABLE_DIGESTS
+        return fast_digest if fast else slow_digest
 
     def work_name(self, part: Part, unit: Sequence[int]) -> str:
         """Name a unit, with its part unless it is the sweep's own."""
@@ -213,7 +220,7 @@ class SweepStore:
         shape = tuple(stop - start for start, stop in box)
         values = variable_values(part, work.arrays, shape)
         digest, pack = self._write_arrays(part, values, box, work.name)
-        tables = write_unit_tables(self.place, work, self.spec, before)
+        tables = write_unit_tables(self.place, work, self.spec, self.table_digest, before)
         status = work.arrays.status
         return {
             "kind": UNIT,
@@ -274,7 +281,7 @@ class SweepStore:
         """Return the journal without its dead lines: the creation, and the last line of each done unit."""
         done = {id(record) for part in self.parts for _, record in self.done_units(part)}
         created = creation_line(self.spec, self.parts, self.attributes)
-        created["schema"] = self.attributes["schema_version"]
+        created[SCHEMA] = self.attributes["schema_version"]
         return [created, *(record for record in self.journal.records if id(record) in done)]
 
     def reopen(self) -> None:
@@ -361,7 +368,7 @@ def creation_line(
     return {
         "kind": CREATED,
         "fingerprint": spec.fingerprint,
-        "schema": results.SCHEMA_VERSION,
+        SCHEMA: results.schema_of(spec),
         "units": units,
         MADE: {name: value for name, value in made.items() if name not in _SAID_ELSEWHERE},
         **({UNRECORDED: left_out} if left_out else {}),
