@@ -463,11 +463,12 @@ def test_the_first_revision_is_not_written(sound):
 
 def test_an_older_schema_is_read_and_not_gone_on_with(store, monkeypatch):
     before = open_sweep(store).load()
-    monkeypatch.setattr(results, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(results, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr(results, "OLDEST_WRITTEN", 3)
 
     xr.testing.assert_identical(open_sweep(store).load(), before)
     assert verify_store(store).findings == []
-    with pytest.raises(StoreError, match=r"schema_version: must be 2 .* \(got 1\). Give --rerun"):
+    with pytest.raises(StoreError, match=r"schema_version: must be at least 3 .* \(got 1\). Give --rerun"):
         run_into_store(spec(9), store)
 
 
