@@ -30,6 +30,7 @@ from .store_argument import store_argument
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
 @click.option("--images/--no-images", default=True, help="A PNG and an SVG of each chart beside the page.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(
     store: Path,
     output: Path | None,
@@ -39,6 +40,7 @@ def command(
     reference: str | None,
     confidence: float,
     images: bool,
+    quiet: bool,
     as_json: bool,
 ) -> int:
     """Write one offline HTML page about a stored sweep.
@@ -61,6 +63,7 @@ def command(
         reference=None if reference is None else read_cell(reference, "--reference"),
         confidence=confidence,
         images=images,
+        progress=not quiet,
     )
     if as_json:
         click.echo(report_facts(report))

@@ -5,13 +5,14 @@ Data are aggregated first, so a sweep of a million runs gives a page of about a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..charts.panels import HEATMAP_METRICS
 from ..checks import confidence_of, flag_of, sweep_dataset, text_of
+from ..execute.progress import Progress, checked_progress
 from ..files import write_atomically
 from ..json_text import json_document
 from ..results.cells import not_recorded
@@ -46,6 +47,7 @@ def write_report(
     reference: int | Mapping[str, Any] | None = None,
     confidence: float = 0.95,
     images: bool = True,
+    progress: Progress | Callable[[int, int], Any] | bool | None = None,
 ) -> Report:
     """Write a report.
 
@@ -66,6 +68,8 @@ def write_report(
         Of every interval.
     images : bool
         Also write a PNG and an SVG of each chart.
+    progress : True or Progress, optional
+        A bar on a terminal while values are read and charts are drawn.
 
     Returns
     -------
@@ -80,6 +84,7 @@ def write_report(
     from .page import checked_page
 
     sweep_dataset(ds)
+    told = checked_progress(progress)
     images = flag_of("images", images)
     text_of("maximize", maximize, "Name a metric.")
     target = checked_page(path, "output", "report.html")
@@ -91,15 +96,19 @@ def write_report(
         max_lag=max_lag,
         reference=reference,
         confidence=confidence_of(confidence),
+        progress=told,
     )
     figures = report_charts(content)
-    written = tuple(_write_images(figures, target)) if images else ()
+    written: tuple[Path, ...] = ()
+    if images:
+        with told.steps("charts drawn", len(figures)) as step:
+            written = tuple(_write_images(figures, target, step))
     page = _page(content, figures)
     write_atomically(target, page)
     return Report(target, written, len(page))
 
 
-def _write_images(figures: Sequence[Figure], page: Path) -> list[Path]:
+def _write_images(figures: Sequence[Figure], page: Path, step: Callable[[], None]) -> list[Path]:
     """Write a PNG and an SVG of each chart into the folder beside the page."""
     from ..charts.images import file_images, specification
 
@@ -110,6 +119,7 @@ def _write_images(figures: Sequence[Figure], page: Path) -> list[Path]:
         for kind, image in file_images(specification(figure.draw(False))).items():
             found.append(folder / f"{figure.name}.{kind}")
             write_atomically(found[-1], image)
+        step()
     return found
 
 

@@ -10,7 +10,7 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,12 @@ class _Placement:
 
 
 def carry_over(
-    old: SweepStore, new: SweepStore, cancel: threading.Event | None = None, *, digest_all: bool = False
+    old: SweepStore,
+    new: SweepStore,
+    cancel: threading.Event | None = None,
+    *,
+    digest_all: bool = False,
+    step: Callable[[], None] = lambda: None,
 ) -> None:
     """Put everything that the old journal calls done into the new store and its journal.
 
@@ -78,6 +83,8 @@ def carry_over(
     cancel : threading.Event, optional
     digest_all : bool
         Make the digest of the runs of units too that stay what they are, where an older journal has none.
+    step : callable
+        Called for each unit of the new store.
 
     Raises
     ------
@@ -96,6 +103,7 @@ def carry_over(
         for unit in part.layout.units():
             if cancel is not None and cancel.is_set():
                 raise Cancelled("the sweep was asked to stop")
+            step()
             box = part.layout.box(unit)
             shared = intersection(box, place.region)
             if shared is None:
@@ -296,5 +304,7 @@ def _copied_tables(
     for table, frames in gathered.items():
         rows = in_run_order(polars.concat(frames), cells, seeds)
         if len(rows):
-            digests[table] = write_part(new.place, table, new.work_name(place.new, unit), rows, new.table_digest)
+            digests[table] = write_part(
+                new.place, table, new.work_name(place.new, unit), rows, new.table_digest
+            )
     return digests

@@ -1,9 +1,9 @@
 """Digests of a store's files, each in the form in which the journal tells of it.
 
 Chunks and packs have a BLAKE2 digest of as many bytes as their hexadecimal digits say. Parts of tables can be
-large, and a BLAKE2 digest would take most of the time of reading one; in stores of form 2 they have a CRC-32C,
+large, and a BLAKE2 digest would take most of the time of reading one; in stores of form 2 they have a CRC-32C
 which processors compute by themselves, and their length (``crc32c:1a2b3c4d:1024``). A store of form 1 is gone
-on with in its own form, with BLAKE2, so that the versions that know no other can go on with it too.
+on with in its own form, with BLAKE2: versions that know no other can go on with it too.
 Both find what a disk, a copy or a slip does to a file; neither keeps out a forger, who would write the
 journal as well.
 """

@@ -245,11 +245,13 @@ def _build(
     try:
         _take_versions(sources, joined, progress)
         with note_run(joined.place, joined=[str(source.folder) for source in sources]):
-            for part in joined.parts:
-                for unit in part.layout.units():
+            units = [(part, unit) for part in joined.parts for unit in part.layout.units()]
+            with progress.steps("units joined", len(units)) as step:
+                for part, unit in units:
                     if cancel.is_set():
                         raise Cancelled("the merge was asked to stop")
                     joined.journal.append(gathered(sources, joined, part, unit))
+                    step()
         run = StoredRun(joined, lock, executor="serial", threads=None, progress=progress, cancel=cancel)
         run.run()
         refuse_existing(store)

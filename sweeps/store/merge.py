@@ -58,7 +58,8 @@ def merge_units(
         said = {name: fresh[name] for name in _MAY_DIFFER if name in fresh}
         merged.attributes = merged.files.root["attributes"] = {**store.attributes, **said}
         merged.journal.rewrite(merged.place, merged.living_lines())
-        carry_over(store, merged, cancel, digest_all=True)
+        with progress.steps("units merged", after) as step:
+            carry_over(store, merged, cancel, digest_all=True, step=step)
         merged.finish()
         if _seconds_of_work(merged) > _SOON_RUN_AGAIN:
             flush(merged.folder)

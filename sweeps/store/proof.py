@@ -94,7 +94,7 @@ class StoredVariable:
         return found[0], compressed(found[1])
 
     def _found(self, place: Places) -> tuple[str, bytes, bool] | None:
-        """Read a chunk: the file's name, its bytes or, out of a block, its values', and whether it is that."""
+        """Read a chunk: its file's name, its bytes (of a block: its values'), whether it is of a block."""
         unit = place[: len(place) - self._tail]
         digest, pack = self.digests.get(unit), self.packs.get(unit)
         if digest is None:

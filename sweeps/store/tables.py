@@ -143,9 +143,7 @@ def in_run_order(frame: polars.DataFrame, cells: np.ndarray, seeds: np.ndarray) 
     return frame[np.argsort(places, kind="stable")]
 
 
-def write_part(
-    place: Place, table: str, work_name: str, frame: polars.DataFrame, digest_of: Digest
-) -> str:
+def write_part(place: Place, table: str, work_name: str, frame: polars.DataFrame, digest_of: Digest) -> str:
     """Put a unit's rows of a table in place in one step; gives the file's digest."""
     content = io.BytesIO()
     frame.write_parquet(content, statistics=True)

@@ -1206,6 +1206,7 @@ def _sweep_calls() -> dict[str, Call]:
             "reference": None,
             "confidence": 0.95,
             "images": False,
+            "progress": None,
         },
         "write_trace": {
             "result": result,

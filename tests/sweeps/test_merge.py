@@ -238,7 +238,9 @@ def test_units_of_both_forms_are_read_extended_and_merged_together(tmp_path, mer
     units = SweepStore(folder).journal.units("cells").values()
     assert {("sizes" in unit, "block" in unit) for unit in units} == {(True, False), (False, True)}
     assert len(units) == 24
-    xr.testing.assert_identical(open_sweep(folder).load().drop_attrs(), open_sweep(merged).load().drop_attrs())
+    xr.testing.assert_identical(
+        open_sweep(folder).load().drop_attrs(), open_sweep(merged).load().drop_attrs()
+    )
     assert verify_store(folder, everything=True).findings == []
     run_into_store(SPEC, folder, **SMALL)
     assert tree(folder) == tree(merged)
@@ -340,9 +342,7 @@ def test_packs_of_a_finished_run_become_chunks_also_where_nothing_is_merged(
     assert verify_store(folder, everything=True).findings == []
 
 
-def test_a_damaged_pack_of_a_store_under_way_is_refused_and_run_again(
-    tmp_path, merged, monkeypatch, form
-):
+def test_a_damaged_pack_of_a_store_under_way_is_refused_and_run_again(tmp_path, merged, monkeypatch, form):
     folder = tmp_path / "s"
     with monkeypatch.context() as patched:
         patched.setattr(merge, "carry_over", stopped)
