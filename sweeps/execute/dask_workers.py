@@ -3,8 +3,8 @@
 A worker that cannot load what a unit is made of (no lagsweep, or another one) ends when a unit arrives, and
 sends nothing back: its units would wait for ever. So each worker that is there is first given two tasks that
 need nothing but Python: to import the unit's function, and to tell its version of lagsweep. What they raise
-comes back. A worker that joins later may have a unit waiting for it before anybody looks, so a plugin goes with
-the scheduler: a worker that joins runs it ahead of anything that it is sent, and tells what it lacks.
+comes back. A worker that joins later may have a unit waiting for it before anybody looks, so a plugin stays
+with the scheduler: a worker that joins runs it ahead of anything that it is sent, and tells what it lacks.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Progress:
 
     @contextlib.contextmanager
     def steps(self, what: str, total: int) -> Iterator[Callable[[], None]]:
-        """Learn of work that is no run, for as long as it lasts: gives what is called after each of its steps."""
+        """Learn of work that is no run, while it lasts; gives what is called after each of its steps."""
         yield lambda: None
 
 
