@@ -174,7 +174,7 @@ def _check_of_joining(topic: str, function: str, ours: str) -> Any:
 
     package, other, wait_seconds = _PACKAGE, _OTHER, _HOLD_SECONDS
 
-    class Check(WorkerPlugin):  # type: ignore[misc]
+    class Check(WorkerPlugin):
         async def setup(self, worker: Any) -> None:
             """Check the worker; no unit is read from the scheduler before this ends."""
             import asyncio

@@ -161,7 +161,8 @@ class Bar(Counting):
             yield lambda: None
             return
         self._start(what, total)
-        bar, task = self._bar, self._task
+        bar: Any = self._bar
+        task = self._task
         try:
             yield lambda: bar.advance(task)
         finally:
