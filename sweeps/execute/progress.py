@@ -187,6 +187,8 @@ class Bar(Counting):
             return
         self._bar.stop()
         self._bar = None
+        if not self.total:  # steps, and no runs
+            return
         elapsed = time.monotonic() - self.began
         self.note(
             f"{self.done:,} of {self.total:,} runs done, {duration(elapsed)}, {self.rate():,.0f} runs/s"
@@ -241,11 +243,12 @@ class UntilItFails(Progress):
         """Pass it on."""
         with contextlib.ExitStack() as stack:
             step: Callable[[], None] | None = None
+            observer = self._observer
             with self._switched_off():
                 step = stack.enter_context(self._observer.steps(what, total))
 
             def passed_on() -> None:
-                if step is not None:
+                if step is not None and self._observer is observer:
                     with self._switched_off():
                         step()
 

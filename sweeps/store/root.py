@@ -77,7 +77,8 @@ def _said_elsewhere(folder: Path) -> tuple[SweepSpec, Journal, dict[str, Any]]:
     known = isinstance(form, int) and results.OLDEST_WRITTEN <= form <= results.SCHEMA_VERSION
     if not known or not (folder / ZARR_NAME).is_dir():
         raise _refusal(folder, f"there is no {ZARR_NAME} of this version's form")
-    return spec, journal, {SCHEMA: form, **created.get(MADE, {})}
+    made = created.get(MADE)
+    return spec, journal, {SCHEMA: form, **(made if isinstance(made, dict) else {})}
 
 
 def _refusal(folder: Path, why: str) -> StoreError:

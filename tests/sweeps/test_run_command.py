@@ -516,7 +516,9 @@ def test_the_bar_counts_and_passes_notes_on(capsys):
 def test_steps_are_a_bar_on_a_terminal_and_nothing_elsewhere(capsys, monkeypatch):
     bar, drawn = Bar(), []
     real = Bar._start
-    monkeypatch.setattr(Bar, "_start", lambda bar, what, *given: (drawn.append(what), real(bar, what, *given)))
+    monkeypatch.setattr(
+        Bar, "_start", lambda bar, what, *given: (drawn.append(what), real(bar, what, *given))
+    )
     with bar.steps("charts drawn", 3) as step:
         step()
         step()
