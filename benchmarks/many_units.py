@@ -1,7 +1,8 @@
 """Cost of small units: one sweep into a store, cut into 3,000 units and into 30, measured in turn.
 
-Prints a table in Markdown, or writes it (``--output``). The median time of each cut over some rounds counts. Figures depend on the machine, ratios much less. Small units are merged at the end; that is part of
-their time.
+Prints a table in Markdown, or writes it (``--output``). The median time of each cut over some rounds counts.
+Figures depend on the machine, ratios much less. Small units are merged at the end; that is part of their
+time. The digests of parts of tables are measured beside reading the parts.
 """
 
 from __future__ import annotations
@@ -160,9 +161,9 @@ def page(rounds: int) -> str:
         "",
         "## Digests of tables",
         "",
-        f"A part of a table, read and held against its digest in turn, medians of {REPEATS} repeats (wanted: at "
-        f"most {LARGEST_SHARE:.0%}). Reading uses all processors, a digest one; so the share is told in time of "
-        "processors too.",
+        f"A part of a table, read and held against its digest in turn, medians of {REPEATS} repeats (wanted: "
+        f"at most {LARGEST_SHARE:.0%}). Reading uses all processors, a digest one; so the share is told in time "
+        "of processors too.",
         "",
         "| part of | MB | reading, ms | digest, ms | share | of processors |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
@@ -172,7 +173,8 @@ def page(rounds: int) -> str:
             for name, one in shares.items()
         ),
         "",
-        "Collecting a whole table, where a part is held against its digest while the one before is decoded, takes "
+        "Collecting a whole table, where a part is held against its digest while the one before is decoded, "
+        "takes "
         + ", ".join(
             f"{wall:+.0%} for {name} ({used:+.0%} of processors)" for name, (wall, used) in surplus.items()
         )

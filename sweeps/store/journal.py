@@ -2,9 +2,9 @@
 
 The journal says what is done, with the digests of the files that prove it; nothing is inferred from data.
 Each line ends with its own checksum, so that a torn last line (a kill, a full disk) is told from a whole one
-and a flipped bit is found. A torn tail is cut off before the next line is written; a damaged line elsewhere, or
-one whose values are of a wrong kind, counts as not written, so its unit is run again. A unit whose files do not
-hold is undone by a line too.
+and a flipped bit is found. A torn tail is cut off before the next line is written; a damaged line elsewhere,
+or one whose values are of a wrong kind, counts as not written, so its unit is run again. A unit whose files
+do not hold is undone by a line too.
 """
 
 from __future__ import annotations
