@@ -47,6 +47,7 @@ group_size = 2
 train_overhead_seconds = 0.5
 train_tokens_per_second = 100
 sync_seconds = 0.5
+warmup_seconds = 5
 publication = "pause"
 [axes]
 max_lag = [2]

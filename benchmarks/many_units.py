@@ -28,7 +28,7 @@ from lagsweep.sweeps.store.store import SweepStore, read_table
 from lagsweep.sweeps.store.writing import run_into_store
 
 CUTS = {"3,000 small": 10, "30 large": 1000}  # runs of a unit
-TABLES = ("rollouts", "timeline")
+TABLES = ("timeline", "rollouts")
 REPEATS = 60
 LARGEST_RATIO, LARGEST_SHARE = 3.0, 0.1  # what is wanted
 
@@ -162,7 +162,7 @@ def page(rounds: int) -> str:
         "## Digests of tables",
         "",
         f"A part of a table, read and held against its digest in turn, medians of {REPEATS} repeats (wanted: "
-        f"at most {LARGEST_SHARE:.0%}). Reading uses all processors, a digest one; so the share is told in time "
+        f"at most {LARGEST_SHARE:.0%}). Reading uses all processors, a digest one: the share is told in time "
         "of processors too.",
         "",
         "| part of | MB | reading, ms | digest, ms | share | of processors |",
