@@ -63,8 +63,8 @@ def lag_intervals(
 def _pieces(ds: xarray.Dataset, rows: Sequence[int]) -> Callable[[], Iterable[np.ndarray]]:
     """Return a reader of shares in pieces along the seeds: each (seeds, rows, 65)."""
     dims = [dim for dim in ds["status"].dims if dim != "seed"]
-    # All cells in one request, so that no chunk is read twice: the box along the axes in which they lie. Cells
-    # one by one along several axes would make xarray index every single count.
+    # All cells in one request, so that no chunk is read twice: the box along the axes in which they lie.
+    # Cells one by one along several axes would make xarray index every single count.
     places = np.unravel_index(np.asarray(rows, np.int64), [ds.sizes[dim] for dim in dims]) if dims else ()
     box = [np.unique(place, return_inverse=True) for place in places]
     some = ds[["lag_counts", "status"]].isel({dim: along for dim, (along, _) in zip(dims, box)})
