@@ -32,6 +32,7 @@ from .store_argument import store_argument
 )
 @click.option("--images/--no-images", default=True, help="A PNG and an SVG of each chart beside the page.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(
     store: Path,
     output: Path | None,
@@ -42,6 +43,7 @@ def command(
     confidence: float,
     sensitivity: Path | None,
     images: bool,
+    quiet: bool,
     as_json: bool,
 ) -> int:
     """Write one offline HTML page about a stored sweep.
@@ -65,6 +67,7 @@ def command(
         confidence=confidence,
         images=images,
         sensitivity=sensitivity,
+        progress=not quiet,
     )
     if as_json:
         click.echo(report_facts(report))

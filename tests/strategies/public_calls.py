@@ -1273,6 +1273,7 @@ def _sweep_calls() -> dict[str, Call]:
             "confidence": 0.95,
             "images": False,
             "sensitivity": None,
+            "progress": None,
         },
         "write_trace": {
             "result": result,
