@@ -7,7 +7,7 @@ and turned into sums while they are read; the figures are those of the whole, to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def _pieces(ds: xarray.Dataset, rows: Sequence[int]) -> Callable[[], Iterable[np
     places = np.unravel_index(np.asarray(rows, np.int64), [ds.sizes[dim] for dim in dims]) if dims else ()
     box = [np.unique(place, return_inverse=True) for place in places]
     some = ds[["lag_counts", "status"]].isel({dim: along for dim, (along, _) in zip(dims, box)})
-    inside = (slice(None), *(where for _, where in box)) if dims else (slice(None), None)
+    inside: Any = (slice(None), *(where for _, where in box)) if dims else (slice(None), None)
     cells = int(np.prod([len(along) for along, _ in box], dtype=np.int64))
     seeds, step = ds.sizes["seed"], _seeds_of_a_piece(ds["lag_counts"], cells)
 
