@@ -11,6 +11,7 @@ from ..json_text import json_document
 from .config_flags import config_options, written_value
 from .failures import Stopped
 from .option_groups import OPTION_MARK, GroupedCommand, Themes
+from .outputs import force_option, output_option
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
@@ -28,7 +29,7 @@ Examples:
 class _CompareCommand(GroupedCommand):
     themes: ClassVar[Themes] = {
         "What is compared": ("seeds", "against", "baseline"),
-        "What is kept, and where": ("store", "page"),
+        "What is kept, and where": ("store", "page", "force"),
         "How it runs": ("threads", "dask"),
         "Output": ("as_json", "quiet", "help"),
     }
@@ -66,7 +67,8 @@ class _CompareCommand(GroupedCommand):
     help="Keep the runs in this folder, a stored sweep over the axis system.",
 )
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
-@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page.")
+@output_option("--report", "page", help="Write an HTML page.")
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @config_options

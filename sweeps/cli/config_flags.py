@@ -234,7 +234,7 @@ def axes_from_flags(texts: tuple[str, ...], also: Collection[str] = ()) -> dict[
         name = name.strip().replace("-", "_")
         if not equals:
             raise ConfigError("--axis", "must read NAME=VALUES", text, "Write --axis max_lag=0,1,2,4.")
-        field = name if name in also else field_of_axis(name, "--axis")
+        field = name if name in also else field_of_axis(name, "--axis", also)
         if field in fields:
             raise ConfigError("--axis", "must name an axis once", name, "Put all values into one flag.")
         fields.append(field)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from .outputs import force_option, free_file, output_option
 from .store_argument import store_argument
 
 
@@ -14,13 +15,8 @@ from .store_argument import store_argument
     epilog="The page opens without a network. Exit codes: 0 done, 2 usage, 3 the store cannot be read.",
 )
 @store_argument()
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The page; STORE-report.html beside the store if left out.",
-)
+@output_option("--output", "-o", help="The page; STORE-report.html beside the store if left out.")
+@force_option
 @click.option(
     "--maximize", metavar="METRIC", default="trained_tokens_per_second", help="What the verdict is about."
 )
@@ -36,6 +32,7 @@ from .store_argument import store_argument
 )
 @click.option("--images/--no-images", default=True, help="A PNG and an SVG of each chart beside the page.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(
     store: Path,
     output: Path | None,
@@ -46,6 +43,7 @@ def command(
     confidence: float,
     sensitivity: Path | None,
     images: bool,
+    quiet: bool,
     as_json: bool,
 ) -> int:
     """Write one offline HTML page about a stored sweep.
@@ -60,7 +58,7 @@ def command(
     dataset = open_sweep(store)
     report = write_report(
         dataset,
-        output or beside(store),
+        output or free_file(beside(store), "--output"),
         store=str(store),
         maximize=maximize,
         min_ess=0.9 if min_ess is None and max_lag is None else min_ess,
@@ -69,6 +67,7 @@ def command(
         confidence=confidence,
         images=images,
         sensitivity=sensitivity,
+        progress=not quiet,
     )
     if as_json:
         click.echo(report_facts(report))

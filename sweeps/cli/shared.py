@@ -68,10 +68,10 @@ def config_from_options(options: dict[str, Any]) -> Any:
 
 
 def tell_compiling(config: Any, quiet: bool) -> None:
-    """Say that kernels are compiled, when they are."""
+    """Say that kernels are compiled, when they are; None is any configuration."""
     from ..execute.compiling import COMPILING, kernels_are_kept
 
-    if not quiet and not kernels_are_kept(config.is_level_1):
+    if not quiet and not kernels_are_kept(config is not None and config.is_level_1):
         click.echo(COMPILING, err=True)
 
 

@@ -37,7 +37,7 @@ _MOST_ROLLOUTS = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A checked question; :func:`ask` builds it."""
+    """A checked question; :func:`ask` builds it. `law` is `law_asked`, cut at `max_tokens`."""
 
     model: ModelRecord
     accelerator: Accelerator
@@ -47,6 +47,7 @@ class Question:
     prompts: int
     group_size: int
     law: LengthLaw
+    law_asked: LengthLaw
     prompt_tokens: int
     max_tokens: int
     rollout_gpus: tuple[int, ...]
@@ -70,6 +71,11 @@ class Question:
     def longest_tokens(self) -> int:
         """Prompt and answer of the longest rollout that an engine must hold."""
         return self.prompt_tokens + self.max_tokens
+
+    @property
+    def cut_share(self) -> float:
+        """The share of the law's answers that `max_tokens` cuts."""
+        return share_beyond(self.law_asked, self.max_tokens)
 
     def values(self) -> dict[str, float]:
         """Return the inputs' defaults by name."""
@@ -129,6 +135,7 @@ def ask(
         *trainer_inputs(record.shape, card, way),
         *(colocated_inputs() if COLOCATED in rules else []),
     ]
+    asked = checked_law(law)
     return Question(
         model=record,
         accelerator=card,
@@ -137,7 +144,8 @@ def ask(
         gpus_per_node=node,
         prompts=_whole("prompts", prompts),
         group_size=_whole("group_size", group_size),
-        law=cut_law(checked_law(law), answers),
+        law=cut_law(asked, answers),
+        law_asked=asked,
         prompt_tokens=_whole("prompt_tokens", prompt_tokens, low=0),
         max_tokens=answers,
         rollout_gpus=_splits(rollout_gpus, count),
@@ -213,6 +221,21 @@ def _measured_drift(given: Any, drift_per_version: float) -> DriftLaw | None:
         rule, way_out = "must be left out beside drift, which takes its place", "Leave out one of the two."
         raise ConfigError("drift_per_version", rule, drift_per_version, way_out)
     return law
+
+
+def share_beyond(law: LengthLaw, tokens: int) -> float:
+    """Return the share of a law's lengths that are above some tokens.
+
+    Examples
+    --------
+    >>> share_beyond(LengthLaw.uniform(1, 100), 50), share_beyond(LengthLaw.fixed(7), 7)
+    (0.5, 0.0)
+    """
+    if law.maximum <= tokens:
+        return 0.0
+    if law.group_tokens is not None and law.group_of_row is not None:
+        return float((law.group_tokens > tokens).mean())
+    return 1.0 if tokens < law.minimum else float(1 - law.cdf[tokens - law.minimum])
 
 
 def _check_batch(prompts: Any, group_size: Any) -> None:

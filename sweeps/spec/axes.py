@@ -11,7 +11,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, SupportsIndex, get_args
 
@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"-?[0-9.]+(e[-+]?[0-9]+)?")
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
 
-def field_of_axis(name: str, where: str = "axes") -> str:
+def field_of_axis(name: str, where: str = "axes", also: Collection[str] = ()) -> str:
     """Return the configuration field that an axis sets.
 
     Parameters
@@ -52,6 +52,8 @@ def field_of_axis(name: str, where: str = "axes") -> str:
         ``PipelineConfig`` but ``seed``.
     where : str
         What to call the place in an error.
+    also : collection of str
+        Further axes of the command that asks, which a misspelt name may have meant.
 
     Raises
     ------
@@ -82,7 +84,12 @@ def field_of_axis(name: str, where: str = "axes") -> str:
         if _knobs(f"{PRESET_PREFIX}{name}"):
             way_out = f"A preset's knob is swept as {PRESET_PREFIX}{name}."
             raise ConfigError(where, "must name a field", name, way_out)
-        known = [SYSTEM, *AXIS_FIELDS, *(known for known in PipelineConfig.model_fields if known != "seed")]
+        known = [
+            *also,
+            SYSTEM,
+            *AXIS_FIELDS,
+            *(known for known in PipelineConfig.model_fields if known != "seed"),
+        ]
         rule = "must name a field or queue_cap, max_lag, sync_cadence"
         raise ConfigError(where, rule, name, nearest(name, known))
     return field

@@ -27,8 +27,7 @@ import numpy as np
 
 import lagsweep as ls
 from lagsweep import kernels as k
-
-from .rollout_records import good_record
+from lagsweep.testing import good_record
 
 _OURS = "lagsweep"
 
@@ -912,6 +911,44 @@ def _checkpoint_calls() -> dict[str, Call]:
     }
 
 
+def _gate_calls() -> dict[str, Call]:
+    rules = {"batch_groups": 1, "group_size": 1, "rollout_workers": 2, "max_running_groups": 2}
+
+    def fresh() -> Any:
+        return ls.RolloutGate(ls.preset_config("areal", max_head_offpolicyness=3, **rules))
+
+    def with_a_batch() -> Any:
+        gate = fresh()
+        gate.finish(gate.start().rollout, 10)
+        gate.start()
+        return gate
+
+    def popped() -> Any:
+        gate = with_a_batch()
+        gate.pop()
+        return gate
+
+    def trained() -> Any:
+        gate = popped()
+        gate.trained()
+        return gate
+
+    owned: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+        "start": (fresh, {"wait_seconds": 0.0}),
+        "finish": (with_a_batch, {"rollout": 1, "tokens": 5, "filtered": False}),
+        "pop": (with_a_batch, {"wait_seconds": 0.0}),
+        "trained": (popped, {}),
+        "publish": (trained, {"version": 1}),
+        "wait_for_drain": (fresh, {"wait_seconds": 0.0}),
+        "close": (fresh, {}),
+        "counts": (popped, {}),
+        "save": (popped, {}),
+        "restore": (fresh, {"state": popped().save()}),
+    }
+    calls = {f"RolloutGate.{name}": Call(values, target=make) for name, (make, values) in owned.items()}
+    return {"RolloutGate": Call({"config": BASE}), **calls}
+
+
 @cache
 def _sensitivity() -> ls.Sensitivity:
     return ls.sensitivity(BASE, {"max_lag": [1, 2]}, metrics="updates", points=4, seeds=1)
@@ -1236,6 +1273,7 @@ def _sweep_calls() -> dict[str, Call]:
             "confidence": 0.95,
             "images": False,
             "sensitivity": None,
+            "progress": None,
         },
         "write_trace": {
             "result": result,
@@ -1355,4 +1393,4 @@ def _owned_calls() -> dict[str, Call]:
 @cache
 def valid_calls() -> dict[str, Call]:
     """Give every public function's valid call by its name."""
-    return _kernel_calls() | _law_calls() | _checkpoint_calls() | _sweep_calls()
+    return _kernel_calls() | _law_calls() | _checkpoint_calls() | _gate_calls() | _sweep_calls()
