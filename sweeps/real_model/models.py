@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from .tiny_qwen3 import tiny_qwen3
 from .workloads import QUESTIONS, SMOLLM2, TINY_QWEN3, ModelChoice
 
 THREADS = 1
-_SYSTEM = "Answer in a few words."
 
 
 @dataclass(frozen=True)
@@ -202,7 +200,8 @@ def _loaded(choice: ModelChoice, seed: int) -> tuple[Any, Any, str]:
 def _prompt(tokenizer: Any, question: str) -> list[int]:
     if not getattr(tokenizer, "chat_template", None):
         return [int(one) for one in tokenizer(question, add_special_tokens=False)["input_ids"]]
-    talk = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": question}]
+    # Without one, some templates put a long system message of their own.
+    talk = [{"role": "system", "content": ""}, {"role": "user", "content": question}]
     text = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
     return [int(one) for one in tokenizer(text, add_special_tokens=False)["input_ids"]]
 
@@ -230,8 +229,3 @@ def reward_of(letters: np.ndarray, tokens: Sequence[int]) -> float:
     """
     total, found = letters[list(tokens)].sum(axis=0) if len(tokens) else (0, 0)
     return float(found / total) if total else 0.0
-
-
-def quiet_environment() -> dict[str, str]:
-    """Return the environment that keeps the hub's libraries from asking the network and from talking."""
-    return {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}

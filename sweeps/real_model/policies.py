@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.masks.completion import completion_token_mask
-from ...kernels.staleness.ess import rollout_ess
+from ...kernels.staleness.ess_levels import rollout_ess
 from ...kernels.staleness.importance_weights import token_importance_weights
 from .models import ModelFacts, build, digest_of, load_weights, read_facts, reward_of, save_weights
 
@@ -93,6 +93,14 @@ class ModelSampler:
         """Take weights from a file."""
         load_weights(self.model, path)
 
+    def follow(self, learner: ModelLearner) -> None:
+        """Take the weights of a learner in the same process."""
+        import torch
+
+        with torch.no_grad():
+            for own, come in zip(self.model.parameters(), learner.model.parameters()):
+                own.copy_(come)
+
     def sample(self, number: int, version: int) -> list[dict[str, Any]]:
         """Sample the group of a number: its prompt is the one that is next in the list."""
         place = number % len(self.facts.prompts)
@@ -125,8 +133,8 @@ class ModelSampler:
         with torch.inference_mode():
             done = torch.zeros(self.count, dtype=torch.bool)
             for _ in range(self.most):
-                out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-                cache = out.past_key_values
+                out = self.model(input_ids=ids, cache=cache, use_cache=True, logits_to_keep=1)
+                cache = out.cache
                 scores = out.logits[:, -1].float().log_softmax(-1)
                 chosen = torch.multinomial(scores.exp(), 1, generator=self.random)
                 tokens.append(chosen[:, 0])
@@ -161,7 +169,7 @@ class ModelLearner:
         self.facts: ModelFacts = read_facts(folder)
         self.model = build(folder, TRAINED_IN)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=float(settings["learning_rate"]), weight_decay=0.0
+            self.model.parameters(), lr=float(settings["learning_rate"]), weight_decay=0.0, fused=True
         )
         self.version = 0
 
@@ -212,7 +220,7 @@ class ModelLearner:
         self.version += 1
         ess = rollout_ess(log_ratio, level="token", mask=active)
         return {
-            "loss": float(loss),
+            "loss": float(loss.detach()),
             "reward": float(np.mean([record["reward"] for record in records])),
             "token_ess": float(ess.normalized_ess),
         }

@@ -52,7 +52,7 @@ def tiny_qwen3(seed: int) -> tuple[Any, Any]:
     bpe.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=320, special_tokens=[PAD, END], initial_alphabet=alphabet, show_progress=False
+        vocab_size=288, special_tokens=[PAD, END], initial_alphabet=alphabet, show_progress=False
     )
     bpe.train_from_iterator(texts, trainer)
     tokenizer = PreTrainedTokenizerFast(

@@ -128,19 +128,19 @@ class Workload:
 
 _SMALL = Workload(
     group_size=4,
-    max_new_tokens=16,
-    held_groups=8,
+    max_new_tokens=12,
+    held_groups=6,
     updates=4,
     learning_rate=1e-5,
     resumed_updates=2,
-    loop_updates=23,
+    loop_updates=21,
 )
 _TINY = Workload(
     group_size=4,
     max_new_tokens=24,
     held_groups=12,
     updates=4,
-    learning_rate=1e-3,
+    learning_rate=3e-4,
     resumed_updates=3,
     loop_updates=31,
 )
