@@ -152,9 +152,7 @@ def lag_row(
         active.append(np.pad(_mask(group, eos), short))
     new, old, mask = (np.concatenate(parts) for parts in (trainer, behaviour, active))
     log_ratio = np.where(mask, new - old, 0.0)
-    ess = {
-        level: float(rollout_ess(log_ratio, level=level, mask=mask).normalized_ess) for level in LEVELS
-    }
+    ess = {level: float(rollout_ess(log_ratio, level=level, mask=mask).normalized_ess) for level in LEVELS}
     lags = policy_lag(trainer_version, [record["policy_version"] for group in held for record in group])
     lag = int(np.max(lags))
     report = off_policy_report(new, old, mask=mask)
@@ -191,7 +189,11 @@ def contract_rows(
         ``fault``, ``records``, ``findings``, ``codes``.
     """
     check = RolloutContract(
-        eos_token_ids=eos, vocabulary_size=vocabulary, trainer_version=4, published_version=4, max_policy_lag=4
+        eos_token_ids=eos,
+        vocabulary_size=vocabulary,
+        trainer_version=4,
+        published_version=4,
+        max_policy_lag=4,
     )
     first = dict(next((one for one in records if one["stop_reason"] == "eos"), records[0]))
     tokens, logprobs = first["response_tokens"], first["behavior_logprobs"]

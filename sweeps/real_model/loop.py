@@ -1,8 +1,9 @@
 """The loop of two processes: what the generator and the trainer do, whatever samples and learns.
 
 A group may start while ``started < updates + 1 + ahead``: AReaL's rule for batches of one group
-(:func:`~lagsweep.kernels.staleness_capacity`). With nothing ahead the two take turns; with one group ahead they
-overlap. Every update publishes its weights as a file, and the generator takes the newest before each group.
+(:func:`~lagsweep.kernels.staleness_capacity`). With nothing ahead the two take turns; with one group ahead
+they overlap. Every update publishes its weights as a file, and the generator takes the newest before each
+group.
 """
 
 from __future__ import annotations

@@ -105,7 +105,9 @@ def prepare(choice: ModelChoice, folder: Path, seed: int) -> ModelFacts:
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config  # the weights are float32 now
     model.config.to_json_file(folder / "config.json", use_diff=False)
-    save_file({name: one.detach().clone() for name, one in model.named_parameters()}, folder / "weights.safetensors")
+    save_file(
+        {name: one.detach().clone() for name, one in model.named_parameters()}, folder / "weights.safetensors"
+    )
     np.save(folder / "letters.npy", _letters(tokenizer, facts.vocabulary))
     (folder / "facts.json").write_text(json.dumps(facts.__dict__), "utf-8")
     return facts
@@ -207,9 +209,11 @@ def _prompt(tokenizer: Any, question: str) -> list[int]:
 
 
 def _letters(tokenizer: Any, vocabulary: int) -> np.ndarray:
-    """Return for each token how many letters it has and how many of them are an e; ids without text have none."""
+    """Return for each token how many letters it has and how many are an e; special ids have none."""
     counts = np.zeros((vocabulary, 2), dtype=np.int64)
-    for place, text in enumerate(tokenizer.batch_decode([[one] for one in range(_known(tokenizer, vocabulary))])):
+    for place, text in enumerate(
+        tokenizer.batch_decode([[one] for one in range(_known(tokenizer, vocabulary))])
+    ):
         if place not in tokenizer.all_special_ids:
             counts[place] = sum(map(str.isalpha, text)), text.lower().count("e")
     return counts

@@ -1,8 +1,8 @@
 """A policy that samples with log-probabilities, and one that trains on what was sampled.
 
 The sampling side runs in bfloat16, as inference engines do, the trainer in float32: already at lag 0 their
-log-probabilities differ a little. All rollouts of a group have one prompt, so no row is padded at the left and
-positions need no care.
+log-probabilities differ a little. All rollouts of a group have one prompt, so no row is padded at the left
+and positions need no care.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class ModelLearner:
         self.version = 0
 
     def scores(self, records: Records) -> np.ndarray:
-        """Return log-probabilities of a group's tokens by this policy, shape (rollouts, longest), without gradient."""
+        """Return log-probabilities of a group's tokens, shape (rollouts, longest), without gradient."""
         import torch
 
         tokens, _, _ = batch_of(records, self.facts.pad)

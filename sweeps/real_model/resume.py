@@ -1,7 +1,7 @@
 """A checkpoint of model, optimizer, generator and queue, and what a resume without some of them does.
 
-The loop here is the asynchronous one in a single process: the queue always holds a group of an older policy, so
-a resume that loses the queue trains on other samples.
+The loop here is the asynchronous one in a single process: the queue always holds a group of an older policy,
+so a resume that loses the queue trains on other samples.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Run:
 
 
 def resume_drill(model_folder: Path, folder: Path, workload: Workload) -> ResumeDrill:
-    """Save a run in the middle, go on, and go on from the checkpoint: from all of it, and from the weights alone.
+    """Save a run in the middle, go on, and resume it: from everything, and from the weights alone.
 
     Parameters
     ----------

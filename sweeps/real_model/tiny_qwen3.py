@@ -1,4 +1,4 @@
-"""A Qwen3 of about a hundred thousand parameters, made from a seed in a second: shape of the real one, no download.
+"""A Qwen3 of about a hundred thousand parameters, made from a seed in a second, without a download.
 
 It is random but for a short training on made-up sentences, so that its responses end now and then. Its
 tokenizer is a byte-level BPE of the same sentences.
@@ -10,7 +10,20 @@ from typing import Any
 
 import numpy as np
 
-_NAMES = ("red", "green", "blue", "apple", "pear", "monday", "venus", "honey", "violin", "rome", "seven", "yes")
+_NAMES = (
+    "red",
+    "green",
+    "blue",
+    "apple",
+    "pear",
+    "monday",
+    "venus",
+    "honey",
+    "violin",
+    "rome",
+    "seven",
+    "yes",
+)
 _FRAMES = ("the {0} one", "{0} and {1}", "a {0}", "{0}", "it is {0} or {1}", "hello {0} {1} {0}")
 _STEPS, _ROWS, _TOKENS = 60, 16, 24
 END, PAD = "<|im_end|>", "<|endoftext|>"

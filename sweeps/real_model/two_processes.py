@@ -150,7 +150,13 @@ def loop_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         own = [row for row in rows if row["loop"] == name]
         steps = np.array([row["step_seconds"] for row in own])
         mean, half = mean_interval(steps)
-        parts = ("sampling_seconds", "load_seconds", "training_seconds", "publication_seconds", "wait_seconds")
+        parts = (
+            "sampling_seconds",
+            "load_seconds",
+            "training_seconds",
+            "publication_seconds",
+            "wait_seconds",
+        )
         found.append(
             {
                 "loop": name,
