@@ -109,8 +109,8 @@ def profile_section(profile: Profile) -> Section:
         1,
         "A profile that can be run again",
         (
-            "Every figure of sections 2 to 9 is a function of this profile: the same seeds give the same runs "
-            "on any number of threads. The full profile simulates longer and more seeds; nothing else "
+            "Every figure of sections 2 to 9 is a function of this profile: the same seeds give the same "
+            "runs on any number of threads. The full profile simulates longer and more seeds; nothing else "
             "changes.",
         ),
         (Table("profile", "Profile", (Column("setting", "setting"), Column("value", "value")), rows),),

@@ -5,6 +5,7 @@ What is measured lies in :mod:`.real_model`; here it is put into tables and word
 
 from __future__ import annotations
 
+import os
 import platform
 import tempfile
 import time
@@ -34,7 +35,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Measured:
-    """All that was measured, and how long each part took."""
+    """All that was measured, and how long each part took: by the clock, and of CPU in all processes."""
 
     facts: ModelFacts
     workload: Workload
@@ -42,7 +43,7 @@ class Measured:
     drill: ResumeDrill
     loops: list[dict[str, Any]]
     prediction: list[dict[str, Any]]
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def not_measured_section() -> Section:
@@ -94,15 +95,16 @@ def measure(choice: ModelChoice, tell: Tell | None = None) -> Measured:
     from ..real_model.two_processes import loop_rows, timed_loops
     from ..real_model.workloads import workload_of
 
-    workload, seconds = workload_of(choice), {}
+    workload = workload_of(choice)
+    seconds: dict[str, tuple[float, float]] = {}
 
     @contextmanager
     def part(words: str) -> Iterator[None]:
         if tell is not None:
             tell(words)
-        started = time.monotonic()
+        started, used = time.monotonic(), _cpu_seconds()
         yield
-        seconds[words] = time.monotonic() - started
+        seconds[words] = (time.monotonic() - started, _cpu_seconds() - used)
 
     with tempfile.TemporaryDirectory(prefix="lagsweep-real-model-") as name, one_thread():
         folders = {one: Path(name) / one for one in ("model", "checkpoint", "loops")}
@@ -122,6 +124,12 @@ def measure(choice: ModelChoice, tell: Tell | None = None) -> Measured:
         with part("calibration"):
             prediction = prediction_rows(calibrated(rows, workload), rows, workload)
     return Measured(facts, workload, curve, drill, loop_rows(rows), prediction, seconds)
+
+
+def _cpu_seconds() -> float:
+    """Return what this process and those that it waited for have used."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def section_of(measured: Measured) -> Section:
@@ -268,8 +276,12 @@ def _prediction_table(rows: list[dict[str, Any]]) -> Table:
     return Table("real_prediction", "A step, predicted from the loop in turn", columns, rows)
 
 
-def _seconds_table(seconds: dict[str, float]) -> Table:
-    rows: list[dict[str, Any]] = [{"part": name, "seconds": value} for name, value in seconds.items()]
-    rows.append({"part": "all of it", "seconds": sum(seconds.values())})
-    columns = (Column("part", "part"), Column("seconds", "seconds", ".1f"))
+def _seconds_table(seconds: dict[str, tuple[float, float]]) -> Table:
+    parts = {**seconds, "all of it": tuple(sum(both) for both in zip(*seconds.values()))}
+    rows = [{"part": name, "seconds": wall, "cpu_seconds": cpu} for name, (wall, cpu) in parts.items()]
+    columns = (
+        Column("part", "part"),
+        Column("seconds", "seconds", ".1f"),
+        Column("cpu_seconds", "of CPU", ".1f"),
+    )
     return Table("real_seconds", "What this section took", columns, rows)

@@ -1,8 +1,8 @@
 """Weights handed from a trainer to a generator as files: whole or not there, the newest one wins.
 
 A file takes its name in one rename, so a reader never sees half of it. Nothing is flushed to the disk: what
-is handed over need not outlive the two processes. The last three versions stay, since a reader may have chosen
-one a moment ago.
+is handed over need not outlive the two processes. The last three versions stay, since a reader may have
+chosen one a moment ago.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ LEFT_OUT = 1  # first updates of a loop: it starts up
 _MOST_SECONDS = 900.0
 
 
-def timed_loops(model_folder: Path, folder: Path, workload: Workload) -> list[dict[str, Any]]:
+def timed_loops(
+    model_folder: Path, folder: Path, workload: Workload, *, temporary: Path
+) -> list[dict[str, Any]]:
     """Run both loops in two processes and return a row for each update that counts.
 
     Parameters
@@ -33,6 +35,8 @@ def timed_loops(model_folder: Path, folder: Path, workload: Workload) -> list[di
     folder : Path
         Where the two work; exists.
     workload : Workload
+    temporary : Path
+        What the two remove if whoever called this is killed.
 
     Returns
     -------
@@ -53,7 +57,7 @@ def timed_loops(model_folder: Path, folder: Path, workload: Workload) -> list[di
         "phases": [{"ahead": ahead, "updates": workload.loop_updates} for ahead in (0, workload.ahead)],
     }
     bodies = {"generator": f"{__name__}:generator_side", "trainer": f"{__name__}:trainer_side"}
-    return counted(run_pair(Job(bodies, settings, folder, _MOST_SECONDS)))
+    return counted(run_pair(Job(bodies, settings, folder, temporary, _MOST_SECONDS)))
 
 
 def generator_side(settings: Mapping[str, Any], channel: Channel) -> None:
@@ -94,7 +98,7 @@ def counted(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def step_log(rows: Sequence[Mapping[str, Any]]) -> polars.DataFrame:
     """Return the loop in turn as a step log, under the names of :func:`lagsweep.read_step_log`.
 
-    Its wait is the generation of the step: the weights are loaded and a group is sampled while the trainer does
+    Its wait is the generation of the step: weights are loaded and a group is sampled while the trainer does
     nothing else. The publication is the writing of the file.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What is measured with a real model, and with which one: all sizes in one place, before anything is loaded."""
+"""What is measured with a real model, and with which one: all sizes in one place."""
 
 from __future__ import annotations
 
