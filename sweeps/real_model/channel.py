@@ -1,4 +1,4 @@
-"""Messages between a generator and a trainer: JSON over one stream, ended when either side ends.
+"""Messages between a generator and a trainer: lines of JSON over one stream, ended when either side ends.
 
 Nothing that goes through is ever unpickled. A side that dies closes its end, so the other one sees it at once
 and waits for nothing.
@@ -6,11 +6,12 @@ and waits for nothing.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections import deque
-from multiprocessing.connection import Connection
 from typing import Any
 
 
@@ -24,30 +25,28 @@ class Channel:
     Parameters
     ----------
     descriptor : int
-        Of a connected socket; closed with the channel.
+        Of a connected socket, which the channel takes over.
     """
 
     def __init__(self, descriptor: int) -> None:
-        self._connection = Connection(descriptor)
+        self._socket = socket.socket(fileno=descriptor)
         self._waiting: deque[dict[str, Any]] = deque()
         self._changed = threading.Condition()
         self._gone = False
-        threading.Thread(target=self._receive, daemon=True).start()
+        self._reader = threading.Thread(target=self._receive, daemon=True)
+        self._reader.start()
 
     def _receive(self) -> None:
-        while True:
-            try:
-                message = json.loads(self._connection.recv_bytes())
-            except (EOFError, OSError, ValueError):
-                message = None
-            with self._changed:
-                if message is None:
-                    self._gone = True
-                else:
+        # A line that a death cut short is no message.
+        with contextlib.suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
+            for line in lines:
+                message = json.loads(line)
+                with self._changed:
                     self._waiting.append(message)
-                self._changed.notify_all()
-            if message is None:
-                return
+                    self._changed.notify_all()
+        with self._changed:
+            self._gone = True
+            self._changed.notify_all()
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message.
@@ -58,7 +57,7 @@ class Channel:
             If the other side has ended.
         """
         try:
-            self._connection.send_bytes(json.dumps(message).encode())
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
             raise PeerGoneError from error
 
@@ -90,11 +89,9 @@ class Channel:
                 self._changed.wait(left)
             return self._waiting.popleft()
 
-    def waiting(self) -> int:
-        """Return how many messages have come and were not taken: the depth of the queue."""
-        with self._changed:
-            return len(self._waiting)
-
     def close(self) -> None:
-        """Close this end; the other side sees it."""
-        self._connection.close()
+        """End the stream; the other side sees it, after what was sent before."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._reader.join()
+        self._socket.close()

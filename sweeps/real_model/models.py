@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -188,8 +189,9 @@ def _loaded(choice: ModelChoice, seed: int) -> tuple[Any, Any, str]:
         given = {"revision": choice.revision}
         name, revision = choice.name, choice.revision
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, **given)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **given)
+        with contextlib.redirect_stderr(io.StringIO()):  # bars that nothing else switches off
+            tokenizer = AutoTokenizer.from_pretrained(name, **given)
+            model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **given)
     except (OSError, ValueError) as error:
         if not choice.from_hub:
             raise
