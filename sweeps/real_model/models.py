@@ -23,6 +23,7 @@ from .tiny_qwen3 import tiny_qwen3
 from .workloads import QUESTIONS, SMOLLM2, TINY_QWEN3, ModelChoice
 
 THREADS = 1
+LETTERS = "letters.bin"
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def prepare(choice: ModelChoice, folder: Path, seed: int) -> ModelFacts:
     save_file(
         {name: one.detach().clone() for name, one in model.named_parameters()}, folder / "weights.safetensors"
     )
-    np.save(folder / "letters.npy", _letters(tokenizer, facts.vocabulary))
+    (folder / LETTERS).write_bytes(_letters(tokenizer, facts.vocabulary).tobytes())
     (folder / "facts.json").write_text(json.dumps(facts.__dict__), "utf-8")
     return facts
 
@@ -117,6 +118,11 @@ def prepare(choice: ModelChoice, folder: Path, seed: int) -> ModelFacts:
 def read_facts(folder: Path) -> ModelFacts:
     """Read what :func:`prepare` wrote."""
     return ModelFacts(**json.loads((folder / "facts.json").read_text("utf-8")))
+
+
+def read_letters(folder: Path) -> np.ndarray:
+    """Return for each token how many letters it has, and how many are an e: int64, shape (vocabulary, 2)."""
+    return np.frombuffer((folder / LETTERS).read_bytes(), dtype=np.int64).reshape(-1, 2)
 
 
 def build(folder: Path, dtype: str) -> Any:

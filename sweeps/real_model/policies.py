@@ -16,7 +16,16 @@ import numpy as np
 from ...kernels.masks.completion import completion_token_mask
 from ...kernels.staleness.ess_levels import rollout_ess
 from ...kernels.staleness.importance_weights import token_importance_weights
-from .models import ModelFacts, build, digest_of, load_weights, read_facts, reward_of, save_weights
+from .models import (
+    ModelFacts,
+    build,
+    digest_of,
+    load_weights,
+    read_facts,
+    read_letters,
+    reward_of,
+    save_weights,
+)
 
 SAMPLED_IN, TRAINED_IN = "bfloat16", "float32"
 VERIFIER = "letter-e-1"
@@ -85,7 +94,7 @@ class ModelSampler:
 
         self.facts: ModelFacts = read_facts(folder)
         self.model = build(folder, SAMPLED_IN)
-        self.letters = np.load(folder / "letters.npy")
+        self.letters = read_letters(folder)
         self.count, self.most = int(settings["group_size"]), int(settings["max_new_tokens"])
         self.random = torch.Generator().manual_seed(int(settings["seed"]))
 

@@ -17,7 +17,7 @@ import pytest
 from lagsweep.errors import CheckpointError, ConfigError
 from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.real_model.lags import lag_curve
-from lagsweep.sweeps.real_model.models import digest_of, one_thread, prepare, read_facts
+from lagsweep.sweeps.real_model.models import LETTERS, digest_of, one_thread, prepare, read_facts
 from lagsweep.sweeps.real_model.policies import ModelLearner, ModelSampler, batch_of
 from lagsweep.sweeps.real_model.resume import WEIGHTS, Run, restore, save
 from lagsweep.sweeps.real_model.workloads import model_choice, workload_of
@@ -89,7 +89,7 @@ def _gpt2(folder, model):
     save_file(
         {name: one.detach().clone() for name, one in made.named_parameters()}, folder / "weights.safetensors"
     )
-    for name in ("letters.npy", "facts.json"):
+    for name in (LETTERS, "facts.json"):
         (folder / name).write_bytes((model / name).read_bytes())
 
 
