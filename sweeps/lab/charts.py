@@ -169,8 +169,10 @@ def prediction_chart(rows: list[dict[str, Any]]) -> Chart:
     values = []
     for row in rows:
         half = row["measured_half"]
-        ends = ((row["predicted"], row["low"], row["high"]),)
-        ends += ((row["measured"], row["measured"] - half, row["measured"] + half),)
+        ends = (
+            (row["predicted"], row["low"], row["high"]),
+            (row["measured"], row["measured"] - half, row["measured"] + half),
+        )
         for kind, (value, low, high) in zip(kinds, ends):
             values.append({"loop": row["loop"], "kind": kind, "value": value, "low": low, "high": high})
     loops = [row["loop"] for row in rows]

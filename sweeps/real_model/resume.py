@@ -159,7 +159,7 @@ def restore(run: Run, folder: Path, *, all_of_it: bool = True) -> None:
 
 def _moments(learner: ModelLearner) -> dict[str, Any]:
     """Return the optimizer's arrays under the names of the parameters that they belong to."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, parameter in learner.model.named_parameters():
         state: Mapping[str, Any] = learner.optimizer.state.get(parameter, {})
         found |= {f"{name}.{one}": state[one].detach() for one in _MOMENTS if one in state}
