@@ -30,9 +30,9 @@ def calibrated(rows: Sequence[Mapping[str, Any]], workload: Workload) -> Calibra
     known: dict[str, Any] = {
         KNOB: 0,
         "max_concurrent_rollouts": 1,
-        "group_size": workload.group_size,
+        "group_size": 1,  # as the log has it: a group is decoded as one
         "batch_groups": 1,
-        "rollout_workers": workload.group_size,
+        "rollout_workers": 1,
         "publication": "background",  # what is under way ends under the old weights
     }
     return calibrate(step_log(rows), preset=PRESET, held=0.0, seed=workload.seed, **known)

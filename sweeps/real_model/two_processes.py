@@ -99,7 +99,9 @@ def step_log(rows: Sequence[Mapping[str, Any]]) -> polars.DataFrame:
     """Return the loop in turn as a step log, under the names of :func:`lagsweep.read_step_log`.
 
     Its wait is the generation of the step: weights are loaded and a group is sampled while the trainer does
-    nothing else. The publication is the writing of the file.
+    nothing else. The publication is the writing of the file. A group is one rollout here: its rows are
+    decoded together, step by step, and the trainer fills them up to the longest, which decides how long it
+    all takes.
 
     Parameters
     ----------
@@ -115,7 +117,7 @@ def step_log(rows: Sequence[Mapping[str, Any]]) -> polars.DataFrame:
     def each(name: str) -> np.ndarray:
         return np.array([row[name] for row in own], dtype=np.float64)
 
-    rollouts, tokens = each("rollouts"), each("response_tokens")
+    longest, prompt, one = each("longest_tokens"), each("prompt_tokens"), np.ones(len(own))
     return polars.DataFrame(
         {
             "step": np.arange(1, len(own) + 1),
@@ -123,14 +125,14 @@ def step_log(rows: Sequence[Mapping[str, Any]]) -> polars.DataFrame:
             "generation_seconds": each("wait_seconds"),
             "training_seconds": each("training_seconds"),
             "publication_seconds": each("publication_seconds"),
-            "rollouts": rollouts,
-            "trained_tokens": tokens + rollouts * each("prompt_tokens"),
-            "response_tokens_mean": tokens / rollouts,
-            "response_tokens_max": each("longest_tokens"),
-            "prompt_tokens_mean": each("prompt_tokens"),
+            "rollouts": one,
+            "trained_tokens": longest + prompt,
+            "response_tokens_mean": longest,
+            "response_tokens_max": longest,
+            "prompt_tokens_mean": prompt,
             "lag_mean": each("lag"),
             "lag_max": each("lag"),
-            "clipped_fraction": each("cut") / rollouts,
+            "clipped_fraction": np.minimum(each("cut"), 1.0),
         }
     )
 

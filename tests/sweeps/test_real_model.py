@@ -237,6 +237,17 @@ def test_the_section_measures_everything_and_leaves_nothing(tmp_path, monkeypatc
     assert list(temporary.iterdir()) == []
 
 
+# The command, but for the nine sections before.
+TENTH_ALONE = """
+import lagsweep.sweeps.lab.lab as lab
+from lagsweep.sweeps.cli import main
+from lagsweep.sweeps.real_model.workloads import model_choice
+
+lab.run_lab = lambda profile, model, tell: iter([lab.real_model_section(model_choice(model), tell)])
+main()
+"""
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_command_that_is_stopped_ends_its_processes_and_leaves_nothing(number, code, tmp_path):
     temporary = tmp_path / "temporary"
@@ -245,7 +256,7 @@ def test_a_command_that_is_stopped_ends_its_processes_and_leaves_nothing(number,
     with errors.open("wb") as stderr:
         running = subprocess.Popen(
             [
-                *(sys.executable, "-c", "from lagsweep.sweeps.cli import main; main()", "lab"),
+                *(sys.executable, "-c", TENTH_ALONE, "lab"),
                 *("--profile", "real-model", "--model", "tiny-qwen3", "--output", str(tmp_path / "out")),
             ],
             stdout=subprocess.DEVNULL,
