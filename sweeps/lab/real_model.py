@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import charts
@@ -76,7 +74,7 @@ def real_model_section(choice: ModelChoice, tell: Tell | None = None) -> Section
 
 
 def measure(choice: ModelChoice, tell: Tell | None = None) -> Measured:
-    """Measure a model; all files that this needs are temporary and gone at the end.
+    """Measure a model; all files that this needs are temporary and gone at its end, whatever that is.
 
     Parameters
     ----------
@@ -92,6 +90,7 @@ def measure(choice: ModelChoice, tell: Tell | None = None) -> Measured:
     from ..real_model.policies import ModelLearner, ModelSampler
     from ..real_model.prediction import calibrated, prediction_rows
     from ..real_model.resume import resume_drill
+    from ..real_model.swept_folder import swept_folder
     from ..real_model.two_processes import loop_rows, timed_loops
     from ..real_model.workloads import workload_of
 
@@ -106,8 +105,8 @@ def measure(choice: ModelChoice, tell: Tell | None = None) -> Measured:
         yield
         seconds[words] = (time.monotonic() - started, _cpu_seconds() - used)
 
-    with tempfile.TemporaryDirectory(prefix="lagsweep-real-model-") as name, one_thread():
-        folders = {one: Path(name) / one for one in ("model", "checkpoint", "loops")}
+    with swept_folder("lagsweep-real-model-") as whole, one_thread():
+        folders = {one: whole / one for one in ("model", "checkpoint", "loops")}
         for folder in folders.values():
             folder.mkdir()
         with part("loading the model"):
@@ -120,7 +119,7 @@ def measure(choice: ModelChoice, tell: Tell | None = None) -> Measured:
         with part("checkpoint and resumes"):
             drill = resume_drill(folders["model"], folders["checkpoint"], workload)
         with part("two processes"):
-            rows = timed_loops(folders["model"], folders["loops"], workload, temporary=Path(name))
+            rows = timed_loops(folders["model"], folders["loops"], workload)
         with part("calibration"):
             prediction = prediction_rows(calibrated(rows, workload), rows, workload)
     return Measured(facts, workload, curve, drill, loop_rows(rows), prediction, seconds)

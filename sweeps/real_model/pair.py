@@ -2,7 +2,7 @@
 
 Each is a Python of its own that calls one function with a job and its end of the channel. They are told apart
 from whoever starts them: Ctrl-C reaches the starter alone, which ends both. If the starter itself is killed,
-both see the end of a pipe that only it holds, remove what is temporary, and end.
+both see the end of a pipe that only it holds, and end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -31,7 +30,6 @@ PEER_GONE = 75  # exit code of a side that ended since the other one had
 STARTER_GONE = 76
 _GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
-_TRIES = 250
 _SHOWN = 600  # characters of what a side wrote before it ended
 
 
@@ -48,8 +46,6 @@ class Job:
         Plain data for both.
     folder : Path
         Where they work; of this job alone.
-    temporary : Path
-        What they remove if the starter is killed: `folder` or one around it.
     seconds : float
         After so long both are ended.
     """
@@ -57,7 +53,6 @@ class Job:
     bodies: Mapping[str, str]
     settings: Mapping[str, Any]
     folder: Path
-    temporary: Path
     seconds: float
 
 
@@ -106,7 +101,6 @@ def _start(side: str, job: Job, end: int, lifeline: int) -> subprocess.Popen[byt
         "side": side,
         "settings": dict(job.settings),
         "folder": str(job.folder),
-        "temporary": str(job.temporary),
         "channel": end,
         "lifeline": lifeline,
     }
@@ -173,7 +167,7 @@ def side_main() -> None:
     """Be one side: what the command line of a started Python calls."""
     facts = json.loads(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(128 + number))
-    threading.Thread(target=_watch, args=(facts["lifeline"], Path(facts["temporary"])), daemon=True).start()
+    threading.Thread(target=_watch, args=(facts["lifeline"],), daemon=True).start()
     channel = Channel(facts["channel"])
     module, name = facts["body"].split(":")
     try:
@@ -188,13 +182,8 @@ def side_main() -> None:
     channel.close()
 
 
-def _watch(lifeline: int, folder: Path) -> None:
-    """End this side when the starter is gone: nobody else would, or would remove its folder."""
+def _watch(lifeline: int) -> None:
+    """End this side when the starter is gone: nobody else would."""
     while os.read(lifeline, 1):
         pass
-    for _ in range(_TRIES):  # the main thread may be writing into it
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            break
-        time.sleep(_LOOK_SECONDS)
     os._exit(STARTER_GONE)

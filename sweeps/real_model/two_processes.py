@@ -23,9 +23,7 @@ LEFT_OUT = 1  # first updates of a loop: it starts up
 _MOST_SECONDS = 900.0
 
 
-def timed_loops(
-    model_folder: Path, folder: Path, workload: Workload, *, temporary: Path
-) -> list[dict[str, Any]]:
+def timed_loops(model_folder: Path, folder: Path, workload: Workload) -> list[dict[str, Any]]:
     """Run both loops in two processes and return a row for each update that counts.
 
     Parameters
@@ -35,8 +33,6 @@ def timed_loops(
     folder : Path
         Where the two work; exists.
     workload : Workload
-    temporary : Path
-        What the two remove if whoever called this is killed.
 
     Returns
     -------
@@ -57,7 +53,7 @@ def timed_loops(
         "phases": [{"ahead": ahead, "updates": workload.loop_updates} for ahead in (0, workload.ahead)],
     }
     bodies = {"generator": f"{__name__}:generator_side", "trainer": f"{__name__}:trainer_side"}
-    return counted(run_pair(Job(bodies, settings, folder, temporary, _MOST_SECONDS)))
+    return counted(run_pair(Job(bodies, settings, folder, _MOST_SECONDS)))
 
 
 def generator_side(settings: Mapping[str, Any], channel: Channel) -> None:

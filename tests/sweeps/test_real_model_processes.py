@@ -182,7 +182,7 @@ def job(tmp_path, monkeypatch):
 
     def make(generator="generator", trainer="trainer", seconds=LONG):
         bodies = {"generator": f"{BODIES}:{generator}", "trainer": f"{BODIES}:{trainer}"}
-        return Job(bodies, settings, tmp_path / "work", tmp_path / "work", seconds)
+        return Job(bodies, settings, tmp_path / "work", seconds)
 
     return make
 
@@ -255,16 +255,15 @@ def test_two_sides_that_go_on_for_ever_are_ended(job, tmp_path):
 
 STARTER = """
 import sys
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from lagsweep.sweeps.real_model.pair import Job, run_pair
+from lagsweep.sweeps.real_model.swept_folder import swept_folder
 
 notes = sys.argv[1]
-with TemporaryDirectory(prefix="lagsweep-real-model-") as name:
-    folder = Path(name) / "loops"
+with swept_folder("lagsweep-real-model-") as whole:
+    folder = whole / "loops"
     folder.mkdir()
     bodies = dict.fromkeys(("generator", "trainer"), "oracle.pair_bodies:sleeps")
-    run_pair(Job(bodies, {"notes": notes}, folder, Path(name), 600.0))
+    run_pair(Job(bodies, {"notes": notes}, folder, 600.0))
 """
 
 
