@@ -61,7 +61,7 @@ class Channel:
         except OSError as error:
             raise PeerGoneError from error
 
-    def take(self, *, wait: bool = True, seconds: float = 600.0) -> dict[str, Any] | None:
+    def take(self, *, wait: bool = True, seconds: float = 1800.0) -> dict[str, Any] | None:
         """Take the oldest message that has come.
 
         Parameters
