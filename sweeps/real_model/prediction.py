@@ -76,7 +76,7 @@ def prediction_rows(
                 "inside": low <= seconds + half and seconds - half <= high,
                 "predicted_wait": change.wait_share,
                 "measured_wait": measured["wait_seconds"] / seconds,
-                "predicted_lag": change.lag,
+                "predicted_lag": change.lag.value,
                 "measured_lag": measured["lag"],
             }
         )
