@@ -74,7 +74,7 @@ def prediction_rows(
                 "measured_half": half,
                 "error": change.step.value / seconds - 1,
                 "inside": low <= seconds + half and seconds - half <= high,
-                "predicted_wait": change.wait_share,
+                "predicted_wait": change.wait_share.value,
                 "measured_wait": measured["wait_seconds"] / seconds,
                 "predicted_lag": change.lag.value,
                 "measured_lag": measured["lag"],
