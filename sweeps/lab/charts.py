@@ -140,6 +140,56 @@ def checkpoint_chart(intervals: np.ndarray, overheads: np.ndarray, rules: list[d
     return _finished("checkpoint_intervals", title, text, drawn)
 
 
+def real_lag_chart(rows: list[dict[str, Any]]) -> Chart:
+    """Draw what an old policy's rollouts are worth to later ones, by level."""
+    levels = {"token": "tokens", "sequence": "sequences", "sequence_geometric": "geometric means"}
+    values = [
+        {"lag": row["lag"], "ess": row[name], "level": words}
+        for row in rows
+        for name, words in levels.items()
+    ]
+    names = list(levels.values())
+    colour = alt.Color("level:N", title=None, sort=names, scale=alt.Scale(domain=names, range=CATEGORIES[:3]))
+    shape = alt.Shape("level:N", title=None, sort=names, scale=alt.Scale(domain=names, range=SHAPES[:3]))
+    x = alt.X("lag:Q", title="lag, versions", axis=alt.Axis(tickMinStep=1))
+    y = alt.Y("ess:Q", title="normalized effective sample size", scale=alt.Scale(domain=[0, 1]))
+    points = alt.Chart(inline(values)).encode(x, y, colour)
+    last = rows[-1]
+    text = (
+        f"Measured at lags 0 to {last['lag']}: at the last one {last['token']:.2f} over tokens, "
+        f"{last['sequence']:.2f} over sequences, {last['sequence_geometric']:.2f} over geometric means."
+    )
+    drawn = points.mark_line() + points.mark_point(filled=True, size=50).encode(shape)
+    return _finished("real_lags", "A real model's rollouts as they grow old", text, drawn)
+
+
+def prediction_chart(rows: list[dict[str, Any]]) -> Chart:
+    """Draw a step of each loop as predicted, with its range, and as measured, with its interval."""
+    kinds = ["predicted from the loop in turn", "measured"]
+    values = []
+    for row in rows:
+        half = row["measured_half"]
+        ends = (
+            (row["predicted"], row["low"], row["high"]),
+            (row["measured"], row["measured"] - half, row["measured"] + half),
+        )
+        for kind, (value, low, high) in zip(kinds, ends):
+            values.append({"loop": row["loop"], "kind": kind, "value": value, "low": low, "high": high})
+    loops = [row["loop"] for row in rows]
+    colour = alt.Color("kind:N", title=None, sort=kinds, scale=alt.Scale(domain=kinds, range=CATEGORIES[:2]))
+    shape = alt.Shape("kind:N", title=None, sort=kinds, scale=alt.Scale(domain=kinds, range=SHAPES[:2]))
+    base = alt.Chart(inline(values)).encode(
+        alt.Y("loop:N", title=None, sort=loops), alt.YOffset("kind:N", sort=kinds), colour
+    )
+    x = alt.X("low:Q", title="step, s", scale=alt.Scale(zero=True))
+    ranges = base.mark_rule(strokeWidth=2).encode(x, alt.X2("high:Q"))
+    points = base.mark_point(filled=True, size=70).encode(alt.X("value:Q", title="step, s"), shape)
+    text = "Seconds of a step: " + "; ".join(
+        f"{row['loop']} {row['predicted']:.3g} predicted, {row['measured']:.3g} measured" for row in rows
+    )
+    return _finished("real_prediction", "Prediction and measurement", f"{text}.", ranges + points)
+
+
 def _finished(name: str, title: str, description: str, drawn: Any) -> Chart:
     """Return a chart its size, unless it has one, and take the specification."""
     if drawn.height is alt.Undefined:

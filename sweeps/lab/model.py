@@ -6,10 +6,11 @@ Tables keep raw values; the terminal, the page and the CSV files format them on 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 GIB = 2**30
+REAL_MODEL = "real-model"
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Profile:
     Attributes
     ----------
     name : str
-        ``smoke`` or ``full``.
+        ``smoke``, ``full``, or ``real-model``, which simulates as much as ``smoke``.
     duration_seconds : float
         Simulated time of each loop.
     seeds : int
@@ -128,7 +129,9 @@ class Profile:
     first_seed: int = 12016
 
 
+_SMOKE = Profile("smoke", 120.0, seeds=50, sweep_seeds=20, sweep_duration_seconds=600.0)
 PROFILES: dict[str, Profile] = {
-    "smoke": Profile("smoke", 120.0, seeds=50, sweep_seeds=20, sweep_duration_seconds=600.0),
+    "smoke": _SMOKE,
     "full": Profile("full", 240.0, seeds=1000, sweep_seeds=200, sweep_duration_seconds=3600.0),
+    REAL_MODEL: replace(_SMOKE, name=REAL_MODEL),
 }

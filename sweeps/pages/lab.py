@@ -1,6 +1,7 @@
 """What the lab leaves behind: CSV tables, charts as SVG and PNG, and one page that needs no script.
 
-Everything is a function of the profile and the library versions: the same command writes the same bytes.
+All but the measurements of a real model is a function of the profile and the library versions: the same
+command writes the same bytes.
 The page holds its charts as drawings whose text takes the page's colour, and is written last.
 """
 
@@ -16,7 +17,7 @@ from markupsafe import Markup
 
 from ..charts.images import file_images, page_svg
 from ..files import write_atomically
-from ..lab.model import Chart, Section
+from ..lab.model import REAL_MODEL, Chart, Section
 from ..lab.model import Table as LabTable
 from .page import Table, page
 
@@ -66,6 +67,7 @@ def lab_page(profile_name: str, sections: Sequence[Section]) -> bytes:
         "lab.html",
         f"Lagsweep lab: {profile_name}",
         profile=profile_name,
+        measured=profile_name == REAL_MODEL,
         sections=sections,
         tables={section.number: [_table(table) for table in section.tables] for section in sections},
         figures={section.number: [_figure(chart) for chart in section.charts] for section in sections},

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from strategies import engine_configs, general_configs
 from strategies.engine_configs import engine_settings
-from strategies.trainer_configs import trainer_settings
+
+from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
 
 @st.composite

@@ -8,6 +8,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,8 +159,8 @@ def test_checkpoints_have_youngs_hour_and_a_drill_that_is_passed(sections):
     assert "equals the uninterrupted run" in sections[8].paragraphs[2]
 
 
-def test_the_tenth_section_says_that_it_comes_later(sections):
-    assert "comes later" in sections[9].paragraphs[0]
+def test_the_tenth_section_says_how_it_is_measured(sections):
+    assert "lagsweep lab --profile real-model" in sections[9].paragraphs[0]
     assert sections[9].tables == ()
 
 
@@ -178,6 +179,7 @@ def test_the_full_profile_only_simulates_more():
     smoke, full = PROFILES["smoke"], PROFILES["full"]
 
     assert (smoke.duration_seconds, full.duration_seconds) == (120.0, 240.0)
+    assert replace(PROFILES["real-model"], name="smoke") == smoke
     assert full.seeds > smoke.seeds
     assert full.first_seed == smoke.first_seed == 12016
 
@@ -336,33 +338,14 @@ def test_json_goes_to_stdout_alone(tmp_path, monkeypatch):
     assert "10 sections in" in result.stderr
 
 
-def test_a_real_model_comes_later_and_is_a_usage_error_that_writes_nothing(tmp_path):
-    result = _lab("--profile", "real-model", "--output", str(tmp_path / "out"))
-
-    assert isinstance(result.exception, ConfigError)
-    assert str(result.exception) == (
-        "profile: must be smoke or full for now (got 'real-model'). Section 10 measures a real open model "
-        "(generation and a forward pass over the same tokens). It is not part of this version and comes "
-        "later; the other nine sections need no model."
-    )
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_real_model_profile_exits_with_2(capsys):
-    from lagsweep.sweeps.cli import main
-
-    with pytest.raises(SystemExit) as stopped:
-        main(["lab", "--profile", "real-model"])
-
-    assert stopped.value.code == 2
-    assert "comes later" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("smok", "profile: must be one of smoke, full (got 'smok'). Did you mean 'smoke'?"),
-        ("zzz", "profile: must be one of smoke, full (got 'zzz'). Choose smoke or full."),
+        ("smok", "profile: must be one of smoke, full, real-model (got 'smok'). Did you mean 'smoke'?"),
+        (
+            "zzz",
+            "profile: must be one of smoke, full, real-model (got 'zzz'). Choose smoke, full or real-model.",
+        ),
     ],
 )
 def test_an_unknown_profile_names_the_nearest(name, text):
