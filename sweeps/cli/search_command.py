@@ -43,7 +43,10 @@ before, 2 usage, 3 the folder cannot be used, 130/143 interrupted.
     help="Try only points that fulfil it: 'queue_cap >= batch_tokens'.",
 )
 @click.option(
-    "--maximize", multiple=True, metavar="METRIC", help="trained_tokens_per_second if none is given."
+    "--maximize",
+    multiple=True,
+    metavar="METRIC",
+    help="trained_tokens_per_second if none is given; with failures the effective ones.",
 )
 @click.option("--minimize", multiple=True, metavar="METRIC", help="Two objectives in all give a frontier.")
 @click.option("--min-ess", type=float, help="Least mean expected normalized ESS, 0 to 1.")

@@ -40,7 +40,7 @@ def write_report(
     path: str | Path,
     *,
     store: str | None = None,
-    maximize: str = THROUGHPUT,
+    maximize: str | None = None,
     min_ess: float | None = None,
     max_lag: int | None = None,
     reference: int | Mapping[str, Any] | None = None,
@@ -76,12 +76,14 @@ def write_report(
     ConfigError
         For a bad file name, an unknown metric or cell, or bounds out of range.
     """
+    from .cadence import failure_values
     from .figures import report_charts
     from .page import checked_page
 
     sweep_dataset(ds)
     images = flag_of("images", images)
-    text_of("maximize", maximize, "Name a metric.")
+    if maximize is not None:
+        text_of("maximize", maximize, "Name a metric.")
     target = checked_page(path, "output", "report.html")
     content = gather(
         ds,
@@ -92,9 +94,10 @@ def write_report(
         reference=reference,
         confidence=confidence_of(confidence),
     )
-    figures = report_charts(content)
+    failing = failure_values(content)
+    figures = [*report_charts(content), *(failing["figures"] if failing else [])]
     written = tuple(_write_images(figures, target)) if images else ()
-    page = _page(content, figures)
+    page = _page(content, figures, failing)
     write_atomically(target, page)
     return Report(target, written, len(page))
 
@@ -113,7 +116,7 @@ def _write_images(figures: Sequence[Figure], page: Path) -> list[Path]:
     return found
 
 
-def _page(content: Content, figures: Sequence[Figure]) -> bytes:
+def _page(content: Content, figures: Sequence[Figure], failing: dict[str, Any] | None) -> bytes:
     """Put the page together: small figures side by side, the others in sections of their own."""
     from .figures import Heatmaps
     from .page import linked_page
@@ -145,6 +148,7 @@ def _page(content: Content, figures: Sequence[Figure]) -> bytes:
             (title, [figure for figure in figures if figure.name.startswith(beginning)])
             for title, beginning in small.items()
         ],
+        failing=failing,
         **report_values(content),
     )
 

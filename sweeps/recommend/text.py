@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..results.cells import GOODPUT
 from ..results.numbers import digits_for, fixed, missing, percent_interval, with_half_width
 from ..results.text import grid_with_settings, terminal_width, wrapped
 from ..results.words import CAUSES, describe_settings
@@ -58,12 +59,17 @@ def _choice(result: Recommendation) -> str:
         f"  {result.objective} {with_half_width(result.value, half, digits)} {result.units} ({interval})"
     )
     f = result.figures
+    steps = f"{fixed(f['seconds_per_update'], 1)} s per update"
+    if GOODPUT in f:
+        steps = (
+            f"goodput {with_half_width(f[GOODPUT], f[f'{GOODPUT}_half_width'], 3)}, {steps}, lost ones too"
+        )
     ess = "mean_expected_normalized_ess"
     lines.append(
         wrapped(
             f"ESS {with_half_width(f[ess], f[f'{ess}_half_width'], 4)}, mean lag {fixed(f['mean_lag'], 2)}, "
             f"largest lag {fixed(f['max_lag_observed'], 0)}, "
-            f"{fixed(f['seconds_per_update'], 1)} s per update, "
+            f"{steps}, "
             f"{fixed(f['rollouts_per_batch'], 1)} rollouts per batch",
             "  ",
         )

@@ -18,7 +18,7 @@ from ...kernels.intervals import mean_interval
 from ...kernels.recovery.cost import expected_overhead_fraction
 from ...kernels.recovery.interval import optimal_checkpoint_interval
 from ..spec.carried import spec_of
-from .cells import axis_names, cell_coordinates, cell_values, not_recorded, recorded_values
+from .cells import GOODPUT, axis_names, cell_coordinates, cell_values, has_failures, recorded_values
 from .frontier import THROUGHPUT
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ CADENCE = "checkpoint_every_updates"
 RATE = "trainer_mtbf_seconds"
 SCOPE = "checkpoint_scope"
 EFFECTIVE = "effective_tokens_per_second"
-GOODPUT = "goodput_fraction"
 NEEDED = (EFFECTIVE, GOODPUT, "lost_updates", "lost_tokens", "repeated_prompts")
 RULES = ("young", "daly_higher", "exact")
 _OWN = (CADENCE, RATE, SCOPE)
@@ -127,11 +126,6 @@ def rate_words(mtbf_seconds: float | None) -> str:
     if mtbf_seconds < 3600:
         return f"a failure every {mtbf_seconds / 60:.3g} min"
     return f"a failure every {mtbf_seconds / 3600:,.3g} h"
-
-
-def has_failures(ds: xarray.Dataset) -> bool:
-    """Tell whether a sweep has failures or checkpoints, and what they cost was recorded."""
-    return GOODPUT in ds and GOODPUT not in not_recorded(ds)
 
 
 def cadence_curves(ds: xarray.Dataset, confidence: float = 0.95) -> CadenceCurves | None:

@@ -55,6 +55,10 @@ _SHORT_FIELDS = {
     "prefetch_batches": "prefetch",
     "max_running_groups": "running",
     "queue_order": "",
+    "trainer_mtbf_seconds": "MTBF s",
+    "worker_mtbf_seconds": "worker MTBF s",
+    "checkpoint_every_updates": "checkpoint",
+    "checkpoint_scope": "",
     "stale_check": "stale",
 }
 # What is useful comes first. The names are metrics, but for the tokens left.
