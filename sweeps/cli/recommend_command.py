@@ -23,6 +23,7 @@ from .store_argument import store_argument
 @click.option("--minimize", metavar="METRIC", help="Instead, as seconds_per_update.")
 @click.option("--min-ess", type=float, help="Least mean expected normalized ESS, 0 to 1.")
 @click.option("--max-lag", type=int, help="Largest lag of any trained rollout, in versions.")
+@click.option("--min-goodput", type=float, help="Least mean goodput with failures, 0 to 1.")
 @click.option(
     "--scenario", "scenarios", multiple=True, metavar="AXIS",
     help="An axis nobody chooses; response_length, drift_per_version and failure rates are ones anyway.",
@@ -37,6 +38,7 @@ def command(
     minimize: str | None,
     min_ess: float | None,
     max_lag: int | None,
+    min_goodput: float | None,
     scenarios: tuple[str, ...],
     confidence: float,
     as_json: bool,
@@ -58,6 +60,7 @@ def command(
         minimize=minimize,
         min_ess=min_ess,
         max_lag=max_lag,
+        min_goodput=min_goodput,
         scenarios=[*scenario_axes(dataset, None), *scenarios] if scenarios else None,
         confidence=confidence,
         store=store,

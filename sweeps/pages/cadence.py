@@ -228,8 +228,8 @@ def _scopes(content: Content, curves: Sequence[CadenceCurve]) -> list[str]:
             share = (other.by_seed[places[0]] - full.by_seed[full.best]) / mean_full
             mean, half = (float(part) for part in mean_interval(share, content.confidence))
             found.append(
-                f"With {rate_words(rate)}, every {every} updates: checkpoints of the weights only change effective "
-                f"tokens/s by {percent_interval(mean, mean - half, mean + half)} against full ones."
+                f"With {rate_words(rate)}, every {every} updates: checkpoints of the weights only change "
+                f"effective tokens/s by {percent_interval(mean, mean - half, mean + half)} against full ones."
             )
     return found
 

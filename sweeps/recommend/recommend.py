@@ -126,6 +126,7 @@ def recommend(
     minimize: str | None = None,
     min_ess: float | None = None,
     max_lag: int | None = None,
+    min_goodput: float | None = None,
     scenarios: Sequence[str] | None = None,
     confidence: float = 0.95,
     store: str | Path | None = None,
@@ -143,6 +144,8 @@ def recommend(
         Least mean of ``mean_expected_normalized_ess``, 0…1.
     max_lag : int, optional
         Largest ``max_lag_observed`` of any seed.
+    min_goodput : float, optional
+        Least mean of ``goodput_fraction``, 0…1, of a sweep with failures.
     scenarios : sequence of str, optional
         Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and the
         failure rates (``trainer_mtbf_seconds``, ``worker_mtbf_seconds``) where they are axes, when left out.
@@ -172,7 +175,7 @@ def recommend(
     objective, sense = _objective(ds, maximize, minimize)
     if store is not None:
         path_of("store", store)
-    bounds = bounds_of(min_ess, max_lag)
+    bounds = bounds_of(min_ess, max_lag, min_goodput)
     table = choice_table(ds, objective, sense, bounds, scenarios, checked)
 
     candidates = candidates_of(table, table.admissible())
@@ -243,7 +246,9 @@ def _share(value: Any, name: str) -> float:
     return share
 
 
-def bounds_of(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
+def bounds_of(
+    min_ess: float | None, max_lag: int | None, min_goodput: float | None = None
+) -> tuple[Bound, ...]:
     """Check the bounds of a choice.
 
     Raises
@@ -258,6 +263,8 @@ def bounds_of(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
         rule = "must be a whole number from 0"
         largest = checked(WholeNumber, "max_lag", max_lag, low=0, high=2**63, rule=rule, way_out="Give 2.")
         found.append(Bound("max_lag", MAX_LAG, float(largest)))
+    if min_goodput is not None:
+        found.append(Bound("min_goodput", GOODPUT, _share(min_goodput, "min_goodput")))
     return tuple(found)
 
 

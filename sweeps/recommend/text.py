@@ -30,7 +30,8 @@ def question(result: Recommendation) -> str:
     """Say what was asked."""
     verb = "Largest" if result.maximize else "Smallest"
     conditions = [
-        f"{bound.metric} {'≥' if bound.name == 'min_ess' else '≤'} {bound.limit:g}" for bound in result.bounds
+        f"{bound.metric} {'≥' if bound.name.startswith('min_') else '≤'} {bound.limit:g}"
+        for bound in result.bounds
     ]
     return f"{verb} {result.objective}" + (f" with {' and '.join(conditions)}" if conditions else "")
 
@@ -165,7 +166,8 @@ def _gain(step: Alternative) -> str:
 def _level(bound: BoundReport, value: float | None) -> str:
     if missing(value) or value is None:
         return "none"
-    return f"ESS {value:.4f}" if bound.name == "min_ess" else f"a largest lag of {value:g}"
+    words = {"min_ess": f"ESS {value:.4f}", "min_goodput": f"goodput {value:.4f}"}
+    return words.get(bound.name, f"a largest lag of {value:g}")
 
 
 def _limit(bound: BoundReport, value: float | None) -> str:

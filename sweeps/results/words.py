@@ -86,6 +86,7 @@ CAUSES = {
     "tokens": {
         "trained_tokens": Cause("trained", "trained"),
         "discarded_tokens": Cause("discarded as too old", "discarded"),
+        "lost_tokens": Cause("lost in failures", "lost"),
         "left": Cause("left at the end", "left"),
     },
 }

@@ -11,6 +11,7 @@ from ..checks import texts_of
 from ..recommend.recommend import bounds_of
 from ..recommend.table import Bound
 from ..results.cadence import default_objective
+from ..results.cells import GOODPUT
 from ..spec.design import design_from_groups
 from ..spec.spec import SweepSpec
 from ..spec.stopping import reported_metrics
@@ -40,7 +41,12 @@ class Question:
 
 
 def question_of(
-    space: Space, maximize: Any, minimize: Any, min_ess: float | None, max_lag: int | None
+    space: Space,
+    maximize: Any,
+    minimize: Any,
+    min_ess: float | None,
+    max_lag: int | None,
+    min_goodput: float | None = None,
 ) -> Question:
     """Check what is asked.
 
@@ -56,7 +62,10 @@ def question_of(
     if len(asked) > 2 or len(set(names)) < len(names):
         rule = "must be one metric or two different ones, with minimize"
         raise ConfigError("maximize", rule, names, "Give one or two.")
-    return Question(tuple(asked), bounds_of(min_ess, max_lag), units_of(space, "maximize", names))
+    bounds = bounds_of(min_ess, max_lag, min_goodput)
+    if min_goodput is not None:
+        units_of(space, "min_goodput", [GOODPUT])
+    return Question(tuple(asked), bounds, units_of(space, "maximize", names))
 
 
 def units_of(space: Space, argument: str, names: Sequence[str]) -> tuple[str, ...]:
