@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ...kernels.intervals import mean_interval
 from ..config.config import PipelineConfig
 from ..runs.simulate import simulate_pipeline
 
-SCOPES = ("full", "weights_only")
+SCOPES: tuple[Literal["full", "weights_only"], ...] = ("full", "weights_only")
 LOST = ("lost_updates", "lost_tokens", "repeated_prompts")
 FAILURES_OF_A_RUN = 8  # where no failure rate is given
 UPDATES = 10  # … and no cadence

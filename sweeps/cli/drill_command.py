@@ -1,4 +1,4 @@
-"""``lagsweep drill``: crash a small loop and resume it, rightly and wrongly; what failures cost a run of yours."""
+"""``lagsweep drill``: crash a small loop, resume it rightly and wrongly; what failures cost your run."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def _losses(run: dict[str, Any], as_json: bool) -> int:
     from .spec_arguments import spec_from_arguments
 
     changes = preset_from_flags(run["preset"], run["knobs"])
-    names = ("seeds", "where", "tables", "name", "baseline", "masks", "until", "windows")
-    nothing = dict.fromkeys(names)
+    flags = ("seeds", "where", "tables", "name", "baseline", "masks", "until", "windows")
+    nothing = dict.fromkeys(flags)
     spec = spec_from_arguments(run["spec"], base_changes=changes, axis_changes={}, options=nothing)
     config, assumed = failing(spec.config(0), run["trainer_mtbf_seconds"], run["checkpoint_every_updates"])
     losses = scope_losses(config, run["seeds"])

@@ -25,6 +25,7 @@ from ..store.store import store_folder
 from ..sweep.run import run_spec
 from .candidates import Candidates
 from .carrying_out import SEEDS, Runner, horizon_of, sweep_of
+from .checkpoints import PlanCheckpoints, checkpoint_facts, checkpoints_of
 from .networks import Network
 from .question import Question, ask
 from .ranges import Effect, effects_of, spans_of
@@ -107,6 +108,15 @@ class Plan:
         return self.spec.config(self.best.place)
 
     @property
+    def checkpoints(self) -> PlanCheckpoints | None:
+        """How often the best cell saves; None where the trainer does not fail, or nothing is feasible."""
+        failures = self.question.failures
+        if failures is None or self.best is None or self.best.result is None:
+            return None
+        one = self.best.result
+        return checkpoints_of(failures, one.seconds_per_update, one.effective_tokens_per_second)
+
+    @property
     def measure_first(self) -> Effect | None:
         """The input that moves the answer most; None where no input has a range."""
         return self.effects[0] if self.effects else None
@@ -136,7 +146,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data for JSON (None for NaN and for what has no end)."""
-        gpus, price = self.question.gpus, self.question.price
+        gpus, price, saves = self.question.gpus, self.question.price, self.checkpoints
         rows = {
             name: [row_dict(row, gpus, price) for row in part]
             for name, part in (("splits", self.splits), ("neighbours", self.neighbours), ("cells", self.rows))
@@ -148,6 +158,7 @@ class Plan:
                 "could_be_better": self.could_be_better,
                 "inputs": [_effect_dict(one, self.rivals) for one in self.effects],
                 "infeasible": reasons_of(self.rows),
+                **({"checkpoints": checkpoint_facts(self.question, saves)} if saves else {}),
                 **rows,
             }
         )
@@ -190,6 +201,10 @@ def plan(
     price: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     measured: str | Path | None = None,
+    trainer_mtbf_seconds: float | None = None,
+    restart_seconds: float | None = None,
+    checkpoint_seconds: float | None = None,
+    storage_bytes_per_second: float | None = None,
     seeds: int = SEEDS,
     most_simulated: int = MOST_SIMULATED,
     store: str | Path | None = None,
@@ -235,6 +250,12 @@ def plan(
         Measured inputs in the place of defaults: name -> number, or pair of ends.
     measured : path, optional
         An engine that was measured, as ``lagsweep engine fit`` writes it.
+    trainer_mtbf_seconds : float, optional
+        Mean time between failures of the trainer: the answer then says how often to save.
+    restart_seconds : float, optional
+        From a failure until the trainer works again; 300 when left out.
+    checkpoint_seconds, storage_bytes_per_second : float, optional
+        Of a checkpoint; or the rate at which all ranks together write one, of the size that the ledger says.
     seeds : int
         Of each simulated cell.
     most_simulated : int
@@ -265,7 +286,9 @@ def plan(
         network=network, gpus_per_node=gpus_per_node, forward_passes=forward_passes,
         optimizer_steps=optimizer_steps, reference_model=reference_model, engine_format=engine_format,
         cache_format=cache_format, utilization=utilization, drift_per_version=drift_per_version,
-        price=price, inputs=inputs, measured=measured,
+        price=price, inputs=inputs, measured=measured, trainer_mtbf_seconds=trainer_mtbf_seconds,
+        restart_seconds=restart_seconds, checkpoint_seconds=checkpoint_seconds,
+        storage_bytes_per_second=storage_bytes_per_second,
     )  # fmt: skip
     return answer(
         asked,

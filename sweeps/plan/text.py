@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..engines.text import digits
 from ..results.numbers import missing
 from ..results.text import grid, terminal_width, wrapped
+from .checkpoints import checkpoints_said
 from .inputs import Input
 from .rows import BOUNDED, INFEASIBLE, REDUNDANT, SIMULATED, STALLED, PlanRow, reasons_of
 from .screening import NEAR
@@ -42,6 +43,9 @@ def plan_text(plan: Plan) -> str:
         return "\n".join([*parts, *_reasons(plan)])
     first, *lines = best_said(plan)
     parts += [wrapped(first, width=width), *(wrapped(said, "    ", "  ", width=width) for said in lines)]
+    saves = plan.checkpoints
+    if saves is not None:
+        parts += ["", *(wrapped(said, width=width) for said in checkpoints_said(plan.question, saves))]
     parts += ["", SPLITS_TITLE, grid(*splits_table(plan), left=[0, 1], width=width)]
     if plan.neighbours:
         parts += ["", "One setting changed", grid(*neighbours_table(plan), left=[0], width=width)]

@@ -272,8 +272,8 @@ def _figures(ds: xarray.Dataset, row: int, confidence: float) -> dict[str, float
     """Average what stands beside the objective."""
 
     figures: dict[str, float] = {}
-    names = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
-    names = (*names, GOODPUT) if has_failures(ds) else names
+    always = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
+    names = (*always, GOODPUT) if has_failures(ds) else always
     beside = (*names, MAX_LAG, "updates", "trained_rollouts")
     values = {name: recorded_values(ds, name)[row] for name in beside}
     for name in names:
