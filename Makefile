@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores many-units fuzz-calls engine-fit engine-cost plan-checks search-runs read-logs big-results calibrate-judges check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser drill-stores many-units fuzz-calls engine-fit engine-cost best-cadence plan-checks search-runs read-logs big-results calibrate-judges check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -81,6 +81,10 @@ big-results: $(VENV)/.installed-tests
 # Runs that a search needs, against the full grid and against equal runs for every candidate.
 search-runs: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/search_runs.py --budget 6000 --output results/published/search-runs.md
+
+# The best cadence of checkpoints, simulated, against Young's, Daly's and the exact optimum.
+best-cadence: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/best_cadence.py --output results/published/best-cadence.md
 
 # Cost of small units beside large ones, and of the digests of tables.
 many-units: $(VENV)/.installed-tests

@@ -140,8 +140,8 @@ def _metrics() -> list[str]:
         "## What a run reports",
         "",
         "Variables of a sweep's dataset; the second table where an option of generation or rules is used,",
-        "the third where a setting that brings them is (a queue that holds, a fetch, an evaluation), the",
-        "last over the dimension `window` with the key `windows`.",
+        "the third where a setting that brings them is (a queue that holds, fetch, evaluation, failures),",
+        "the last over the dimension `window` with the key `windows`.",
         "",
     ]
     tables = (METRICS, GENERAL_METRICS, metrics_of_options(OPTIONAL_METRICS), WINDOW_METRICS)

@@ -12,7 +12,17 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from .records import DECODING, DUE, FULL_RATE, NEVER, OFF_CLOCK, PAUSE, TAIL
+from .records import (
+    DECODING,
+    DUE,
+    FULL_RATE,
+    NEVER,
+    OFF_CLOCK,
+    PAUSE,
+    SLOTS_BUSY,
+    SLOTS_HELD,
+    TAIL,
+)
 from .stops import decoding_is_stopped
 
 _PARTS_MASK = FULL_RATE - 1
@@ -70,6 +80,28 @@ def add_saturating(left, right):
 def work_of(ticks, unit):
     """Turn nominal ticks into units of work, held at NEVER."""
     return NEVER if ticks > NEVER // unit else ticks * unit
+
+
+@jit(inline=True, counted=False)
+def book_time(parameters, state, slot_ticks, trainer_ticks, time):
+    """Bring the run to the tick of an event: sum what held since the last one, after the warm-up."""
+    warmup = parameters.warmup
+    now = state.now
+    if time > warmup:
+        span = time - max(now, warmup)
+        if state.max_queue < 0:
+            state.max_queue = state.queue_tokens
+        state.queue_token_ticks += np.float64(state.queue_tokens) * np.float64(span)
+        idle_ticks = state.idle * span
+        state.idle_slot_ticks += idle_ticks
+        slot_ticks[state.idle_cause] += idle_ticks
+        slot_ticks[SLOTS_BUSY] += (parameters.slots - state.idle - state.held) * span
+        slot_ticks[SLOTS_HELD] += state.held * span
+        trainer_ticks[state.trainer_cause] += time - max(max(now, warmup), state.trainer_booked)
+        if state.idle > 0 and state.cap_closed == 1:
+            state.backpressure_ticks += span
+    state.now = time
+    state.events += 1
 
 
 @jit(counted=False)

@@ -14,22 +14,26 @@ import numpy as np
 
 from .._jit import jit
 from ..draws.philox import philox_rounds, uniform_from_word
-from .clock import first_slot, set_key
+from .clock import book_time, first_slot, set_key
 from .fleet import _leave_engine_kernel
 from .records import (
     DECODING,
     DUE,
     EMPTY,
-    EVENT_CHECKPOINT,
     EVENT_FAILURE,
-    EVENT_RESTART,
     EVENT_WORKER_FAILURE,
     HELD,
     LOST,
     NEVER,
     ON_ENGINE,
+    TRAINER_BATCH,
+    TRAINER_BUSY,
+    TRAINER_CHECKPOINT,
+    TRAINER_FETCH,
+    TRAINER_RESTART,
+    TRAINER_RUNNING_GROUPS,
 )
-from .rollback import _fail_trainer_kernel, end_checkpoint
+from .rollback import _fail_trainer_kernel
 from .ticks import ticks
 
 ticks_of = jit(inline=True)(ticks)
@@ -57,62 +61,63 @@ def _next_worker_failure(parameters, seed, failing, slot, since):
 
 
 @jit(counted=False)
+def _note_strike(parameters, failing):
+    """Note which failure is the next one."""
+    failures = failing.failures[0]
+    failures.strike_time = failures.failure_time
+    if parameters.workers_fail == 1:
+        failures.strike_time = min(failures.strike_time, failing.worker_tree[1])
+
+
+@jit(counted=False)
 def _begin_failures_kernel(parameters, seed, failing):
-    """Schedule the first failures; the start of the run is its first checkpoint."""
+    """Schedule the first failures of a run; its start is its first checkpoint.
+
+    parameters PARAMETERS[1], seed uint64, failing FailureArrays.
+    """
+    parameters = parameters[0]
     if parameters.trainer_fails == 1:
         up_ticks = _up_ticks_kernel(seed, np.int64(4), np.int64(0), np.int64(0), parameters.trainer_mtbf)
         failing.failures[0].failure_time = up_ticks
     if parameters.workers_fail == 1:
         for slot in range(parameters.slots):
             _next_worker_failure(parameters, seed, failing, slot, np.int64(0))
+    _note_strike(parameters, failing)
 
 
 @jit(counted=False)
-def _next_of_failures(parameters, failures, worker_tree):
-    """Return the next tick at which a failure strikes, or a checkpoint or restart ends."""
-    time = min(failures.failure_time, min(failures.restart_time, failures.checkpoint_time))
-    if parameters.workers_fail == 1:
-        time = min(time, worker_tree[1])
-    return time
+def _failure_strikes_kernel(parameters, seed, arrays, failing):
+    """Let the next failure strike, up to its settle: the trainer's first, then workers' by slot.
 
-
-@jit(counted=False)
-def _idle_worker_fails_kernel(parameters, state, seed, slots, failing, time):
-    """Let the first worker that fails at a tick do so where nothing is in flight: that is no event.
-
-    Tells whether it was so. A failure of the trainer in this tick comes first.
+    parameters PARAMETERS[1], seed uint64, arrays GeneralArrays, failing FailureArrays. A worker with nothing
+    in flight loses nothing, and that is no event.
     """
-    if parameters.workers_fail == 0 or failing.worker_tree[1] != time:
-        return False
-    if failing.failures[0].failure_time == time:
-        return False
-    slot = first_slot(failing.worker_tree, parameters.leaves)
-    if slots[slot].phase not in (EMPTY, HELD):
-        return False
-    _next_worker_failure(parameters, seed, failing, slot, time)
-    state.cost += 1
-    return True
-
-
-@jit(counted=False)
-def _failure_strikes_kernel(parameters, state, seed, arrays, failing, measured):
-    """Let the failure that is due now strike; gives its event, or -1 where none is due."""
-    now = state.now
+    parameters = parameters[0]
+    state = arrays.state[0]
     failures = failing.failures[0]
-    if failures.failure_time == now:
-        _fail_trainer_kernel(parameters, state, arrays, failing, measured)
+    time = failures.strike_time
+    state.cost += 1
+    if failures.failure_time == time:
+        book_time(parameters, state, arrays.slot_ticks, arrays.trainer_ticks, time)
+        _fail_trainer_kernel(parameters, state, arrays, failing)
         failures.count += 1
-        up_again = now + parameters.restart_ticks
-        failures.restart_time = up_again if up_again > now else np.int64(NEVER)
+        up_again = time + parameters.restart_ticks
+        if up_again > time:
+            failures.restart_time = up_again
+            failures.wait_time = up_again
         up_ticks = _up_ticks_kernel(seed, np.int64(4), failures.count, np.int64(0), parameters.trainer_mtbf)
         failures.failure_time = up_again + up_ticks
-        return np.int64(EVENT_FAILURE)
-    if parameters.workers_fail == 1 and failing.worker_tree[1] == now:
+        state.event = EVENT_FAILURE
+        state.settling = 2
+    else:
         slot = first_slot(failing.worker_tree, parameters.leaves)
-        _fail_worker_kernel(parameters, state, arrays, failures, slot)
-        _next_worker_failure(parameters, seed, failing, slot, now)
-        return np.int64(EVENT_WORKER_FAILURE)
-    return np.int64(-1)
+        if arrays.slots[slot].phase not in (EMPTY, HELD):
+            book_time(parameters, state, arrays.slot_ticks, arrays.trainer_ticks, time)
+            _fail_worker_kernel(parameters, state, arrays, failures, slot)
+            state.event = EVENT_WORKER_FAILURE
+            state.settling = 2
+        _next_worker_failure(parameters, seed, failing, slot, time)
+    _note_strike(parameters, failing)
 
 
 @jit(counted=False)
@@ -153,18 +158,24 @@ def _fail_worker_kernel(parameters, state, arrays, failures, slot):
     state.cost += groups[record].started
 
 
-@jit(counted=False)
-def _end_wait_kernel(failures, busy, now):
-    """End the checkpoint or the restart that is over now; gives its event."""
-    if failures.checkpoint_time == now:
-        end_checkpoint(failures, busy)
-        return np.int64(EVENT_CHECKPOINT)
-    failures.restart_time = NEVER
-    return np.int64(EVENT_RESTART)
+@jit
+def failure_metrics_kernel(parameters, failures, trainer_ticks, end, metrics):
+    """Write what failures and checkpoints cost, beside the other metrics of a run.
 
-
-@jit(inline=True, counted=False)
-def note_kept(failures, tokens, groups):
-    """Note what a step that has ended trained."""
-    failures.kept_tokens += tokens
-    failures.kept_groups += groups
+    parameters PARAMETERS[1], failures FAILURES[1], trainer_ticks int64[n] closed at the end, end int64 in
+    ticks; metrics GENERAL_REPORT[1] is filled. The trainer waits for data while its batch is not full, is
+    fetched, or waits for running groups.
+    """
+    failures = failures[0]
+    metrics = metrics[0]
+    data = trainer_ticks[TRAINER_RUNNING_GROUPS] + trainer_ticks[TRAINER_BATCH] + trainer_ticks[TRAINER_FETCH]
+    could = max(np.int64(0), end - parameters[0].warmup) - data
+    kept = trainer_ticks[TRAINER_BUSY] - failures.lost_busy_ticks
+    metrics.lost_updates = failures.lost_updates
+    metrics.lost_tokens = failures.lost_tokens
+    metrics.repeated_prompts = failures.repeated_groups
+    metrics.trainer_checkpoint_seconds = trainer_ticks[TRAINER_CHECKPOINT] / 1e6
+    metrics.trainer_restart_seconds = trainer_ticks[TRAINER_RESTART] / 1e6
+    metrics.goodput_fraction = np.float64(kept) / np.float64(could) if could > 0 else math.nan
+    if failures.wait_time != NEVER:
+        metrics.stalled = 0

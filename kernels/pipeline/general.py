@@ -23,6 +23,7 @@ from .admission import _closed_gate_kernel, cap_closes, next_admission
 from .asking import _ask_admission_kernel, _ask_length_kernel
 from .clock import (
     _pass_time_kernel,
+    book_time,
     bring_clock,
     event_key,
     next_decode_time,
@@ -32,14 +33,6 @@ from .clock import (
     work_of,
 )
 from .draws import _draw_member_kernel, draw_ahead, noise_bits, segment_of
-from .failures import (
-    _begin_failures_kernel,
-    _end_wait_kernel,
-    _failure_strikes_kernel,
-    _idle_worker_fails_kernel,
-    _next_of_failures,
-    note_kept,
-)
 from .fleet import (
     _attend_engines_kernel,
     _begin_standing_kernel,
@@ -73,6 +66,7 @@ from .records import (
     EVENT_START,
     EVENT_UPDATE,
     EVICTED,
+    FAILS,
     FILTERED,
     GROW_BATCHES,
     GROW_GROUPS,
@@ -85,9 +79,9 @@ from .records import (
     QUEUED,
     REACHED,
     RUNNING,
+    SAVES,
     SLOTS_BUSY,
     SLOTS_FIRST_LIMIT,
-    SLOTS_HELD,
     SLOTS_PUBLICATION,
     TAIL,
     TIMED,
@@ -100,11 +94,13 @@ from .records import (
     TRAINER_RESTART,
     TRAINER_RUNNING_GROUPS,
 )
-from .rollback import _begin_checkpoint_kernel
 from .steps import (
     _after_publication_kernel,
     _fetch_ends_kernel,
+    checkpoint_is_due,
     end_evaluation,
+    end_wait,
+    note_kept,
     owes_evaluation,
     take_in_hand,
 )
@@ -121,7 +117,7 @@ ticks_of = jit(inline=True)(ticks)
 
 
 @jit(counted=False)
-def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arrays, failing):
+def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arrays, failures):
     """Let every event up to `until` happen, at a cost (events and scanned records) of about `budget`.
 
     Parameters
@@ -135,13 +131,14 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         Of this seed's first rollouts, shared by all configurations of its length law; filled on demand.
     arrays : GeneralArrays
         Recorded rows are written only where the parameters ask for them.
-    failing : FailureArrays
+    failures : FAILURES[1]
 
     Returns
     -------
     int64
-        REACHED, OUT_OF_BUDGET, GROW_…: which array to make larger before the next call, or ASKS_…: what to
-        answer before it.
+        REACHED, OUT_OF_BUDGET, GROW_…: which array to make larger before the next call, ASKS_…: what to
+        answer before it, or FAILS and SAVES: what to let happen before it, by the kernels of :mod:`.failures`
+        and :mod:`.rollback`, which runs without failures need not compile.
     """
     parameters = parameters[0]
     state = arrays.state[0]
@@ -154,7 +151,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     trainer_ticks = arrays.trainer_ticks
     rollout_rows = arrays.rollout_rows
     asked = arrays.asked[0]
-    failures = failing.failures[0]
+    failures = failures[0]
     work_rates = tables.work_rates
     warmup = parameters.warmup
     slot_count = parameters.slots
@@ -192,8 +189,6 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             state.freed = -1
             if state.begun == 0:
                 state.begun = 1
-                if with_failures:
-                    _begin_failures_kernel(parameters, seed, failing)
             else:
                 # --- the next moment at which anything happens ----------------------------------------
                 if with_engines:
@@ -219,7 +214,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     decode_time = np.int64(NEVER)
                     time = min(time, training_time)
                 if with_failures:
-                    time = min(time, _next_of_failures(parameters, failures, failing.worker_tree))
+                    time = min(time, min(failures.strike_time, failures.wait_time))
                 if with_engines and state.engines_due < time and state.due == 0:
                     _begin_standing_kernel(parameters, state, arrays)
                     continue
@@ -244,39 +239,15 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     _fetch_ends_kernel(parameters, state, seed, arrays, time)
                     continue
 
-                if with_failures and _idle_worker_fails_kernel(parameters, state, seed, slots, failing, time):
-                    continue
+                if with_failures and failures.strike_time == time:
+                    return FAILS
 
-                # --- time integrals over the measured part of (now, time] ------------------------------
-                now = state.now
                 measured = time > warmup
-                if measured:
-                    span = time - max(now, warmup)
-                    if state.max_queue < 0:
-                        state.max_queue = state.queue_tokens
-                    state.queue_token_ticks += np.float64(state.queue_tokens) * np.float64(span)
-                    idle_ticks = state.idle * span
-                    state.idle_slot_ticks += idle_ticks
-                    slot_ticks[state.idle_cause] += idle_ticks
-                    slot_ticks[SLOTS_BUSY] += (slot_count - state.idle - state.held) * span
-                    slot_ticks[SLOTS_HELD] += state.held * span
-                    trainer_ticks[state.trainer_cause] += time - max(max(now, warmup), state.trainer_booked)
-                    if state.idle > 0 and state.cap_closed == 1:
-                        state.backpressure_ticks += span
+                book_time(parameters, state, slot_ticks, trainer_ticks, time)
                 now = time
-                state.now = time
-                state.events += 1
                 channel_may_move = False
-                other = np.int64(-1)  # an event of failures and checkpoints
 
-                if with_failures:
-                    other = _failure_strikes_kernel(parameters, state, seed, arrays, failing, measured)
-
-                if other >= 0:
-                    # --- a failure strikes, first of its tick -------------------------------------------
-                    event = other
-
-                elif state.publication_time == time:
+                if state.publication_time == time:
                     # --- a publication completes --------------------------------------------------------
                     event = np.int64(EVENT_PUBLICATION)
                     channel_may_move = True
@@ -310,9 +281,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     event = np.int64(EVENT_EVALUATION)
                     end_evaluation(state)
 
-                elif with_failures and (failures.checkpoint_time == time or failures.restart_time == time):
+                elif with_failures and failures.wait_time == time:
                     # --- a checkpoint is whole, or the trainer is up again ------------------------------
-                    event = _end_wait_kernel(failures, trainer_ticks[TRAINER_BUSY], time)
+                    event = end_wait(failures, trainer_ticks)
                     channel_may_move = True
 
                 else:
@@ -387,22 +358,20 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 # --- the publication channel, as far as it can go in this tick ---------------------------
                 if channel_may_move and (state.waiting_version >= 0 or state.channel != CHANNEL_FREE):
                     _channel_kernel(parameters, state, arrays, measured)
+                saving = False
                 if with_failures and event == EVENT_UPDATE:
-                    _begin_checkpoint_kernel(
-                        parameters,
-                        state,
-                        arrays.state,
-                        groups,
-                        members,
-                        arrays.histograms,
-                        trainer_ticks[TRAINER_BUSY],
-                        failing,
-                    )
+                    saving = checkpoint_is_due(parameters, state)
                 if channel_may_move:
-                    saving = with_failures and failures.checkpoint_time != NEVER
-                    _after_publication_kernel(parameters, state, saving)
+                    _after_publication_kernel(
+                        parameters, state, saving or (with_failures and failures.checkpoint_time != NEVER)
+                    )
+                if saving:
+                    state.event = event
+                    state.settling = 2
+                    return SAVES
             state.event = event
 
+        if state.settling != 1:
             # --- settle, first half: the trainer may start, and pop ahead while it trains ---------------
             while True:
                 if may_join(parameters, state):

@@ -27,6 +27,8 @@ OUT_OF_BUDGET = 1  # call again
 GROW_RING, GROW_GROUPS, GROW_BATCHES, GROW_TIMELINE, GROW_ROLLOUTS = range(2, 7)
 # What to answer (in ASKED) before the next call, of a run with rules of the user.
 ASKS_ADMISSION, ASKS_LENGTH = range(7, 9)
+# What another kernel is to let happen before the next call: a failure, or the beginning of a checkpoint.
+FAILS, SAVES = range(9, 11)
 
 # --- values of fields --------------------------------------------------------------------------------
 NO_ENVIRONMENT, ENVIRONMENT_LAW, ENVIRONMENT_PAIRED = range(3)  # parameters
@@ -245,7 +247,7 @@ LEAN_STATE = _record(
 GENERAL_STATE = _record(
     "begun",
     "ended",  # 1: stopped by stop_after_updates
-    "settling",  # 1: came back in the middle of a settle, slots still may start
+    "settling",  # 1: came back in the middle of a settle, slots still may start; 2: before it
     "event",  # what the settle under way belongs to
     "freed",  # slot whose leaf still holds the event that just happened; -1: none
     "now",
@@ -322,6 +324,8 @@ GENERAL_STATE = _record(
 
 # What failures and checkpoints keep; apart from the state, so that a saved run without them stays as it is.
 FAILURES = _record(
+    "strike_time",  # of the next failure of the trainer or of a worker; NEVER: none
+    "wait_time",  # when the trainer no longer stands still for a checkpoint or a restart; NEVER: it does not
     "failure_time",  # of the trainer's next failure; NEVER: none
     "count",  # its failures so far
     "restart_time",  # NEVER unless the trainer is down

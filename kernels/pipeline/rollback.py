@@ -30,6 +30,7 @@ from .records import (
     TRAINED,
     TRAINER_BUSY,
 )
+from .steps import _after_publication_kernel, end_checkpoint
 
 _NO_VERSION = 2**62  # older than no group's
 
@@ -57,39 +58,33 @@ def _copy_queue(groups, members, first, other_groups, other_members, place):
 
 
 @jit(counted=False)
-def _begin_checkpoint_kernel(parameters, state, states, groups, members, histograms, busy, failing):
-    """After a step has ended and its publication has started: begin a checkpoint if one is due.
+def _begin_checkpoint_kernel(parameters, arrays, failing):
+    """Begin a checkpoint: a step has ended, its publication has started, and the settle is still to come.
 
-    states GENERAL_STATE[1], whose record is `state`; busy int64, the trainer's measured busy ticks.
+    parameters PARAMETERS[1], arrays GeneralArrays, failing FailureArrays.
     """
-    every = parameters.checkpoint_every
-    if every == 0 or state.version // every == (state.version - parameters.updates_per_batch) // every:
-        return
+    parameters = parameters[0]
+    state = arrays.state[0]
     failures = failing.failures[0]
     if parameters.trainer_fails == 1:
         place = 1 - failures.saved
-        words = states.view(np.int64)
+        words = arrays.state.view(np.int64)
         count = words.shape[0]
         _copy_words(words, 0, failing.saved_state.view(np.int64), place * count, count)
         failing.saved_tokens[place] = failures.kept_tokens
         failing.saved_trained[place] = failures.kept_groups
         for row in range(H_OF_TRAINED):
-            for lag in range(histograms.shape[1]):
-                failing.saved_histograms[place, row, lag] = histograms[row, lag]
+            for lag in range(arrays.histograms.shape[1]):
+                failing.saved_histograms[place, row, lag] = arrays.histograms[row, lag]
         if parameters.saves_queue == 1:
-            _copy_queue(groups, members, 0, failing.saved_groups, failing.saved_members, place)
-            state.cost += members.shape[0]
-    failures.checkpoint_time = state.now + parameters.checkpoint_ticks
-    if parameters.checkpoint_ticks == 0:
-        end_checkpoint(failures, busy)
-
-
-@jit(inline=True, counted=False)
-def end_checkpoint(failures, busy):
-    """The checkpoint is whole and holds from now on; no step has run since it began."""
-    failures.checkpoint_time = NEVER
-    failures.saved = 1 - failures.saved
-    failures.busy_mark = busy
+            _copy_queue(arrays.groups, arrays.members, 0, failing.saved_groups, failing.saved_members, place)
+            state.cost += arrays.members.shape[0]
+    if parameters.checkpoint_ticks > 0:
+        failures.checkpoint_time = state.now + parameters.checkpoint_ticks
+        failures.wait_time = failures.checkpoint_time
+    else:
+        end_checkpoint(failures, arrays.trainer_ticks)
+        _after_publication_kernel(parameters, state, False)
 
 
 @jit(counted=False)
@@ -268,8 +263,9 @@ def _collect_unused_kernel(state, groups):
 
 
 @jit(counted=False)
-def _fail_trainer_kernel(parameters, state, arrays, failing, measured):
+def _fail_trainer_kernel(parameters, state, arrays, failing):
     """The trainer fails: what is live is lost, and it goes back to its last checkpoint."""
+    measured = state.now > parameters.warmup
     groups = arrays.groups
     members = arrays.members
     failures = failing.failures[0]
@@ -286,6 +282,7 @@ def _fail_trainer_kernel(parameters, state, arrays, failing, measured):
     failures.kept_tokens = failing.saved_tokens[place]
     failures.kept_groups = failing.saved_trained[place]
     failures.checkpoint_time = NEVER
+    failures.wait_time = NEVER
 
     _empty_slots_kernel(parameters, state, arrays)
     _restore_sums_kernel(state, arrays.histograms, failing, place)

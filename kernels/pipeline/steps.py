@@ -12,7 +12,15 @@ import numpy as np
 
 from .._jit import jit
 from ..draws.philox import normal_from_word, rollout_words
-from .records import CHANNEL_FREE, DRAIN, FULL_RATE, NEVER, TRAINER_BUSY
+from .records import (
+    CHANNEL_FREE,
+    DRAIN,
+    EVENT_CHECKPOINT,
+    EVENT_RESTART,
+    FULL_RATE,
+    NEVER,
+    TRAINER_BUSY,
+)
 from .stops import STOPPED_BY_EVALUATION, STOPPED_BY_TRAINING, let_decoding_go, stop_decoding
 from .ticks import ticks
 
@@ -83,6 +91,42 @@ def owes_evaluation(parameters, state):
         before = state.version - parameters.updates_per_batch
         if state.version // every > before // every:
             state.evaluation_due = 1
+
+
+@jit(inline=True, counted=False)
+def checkpoint_is_due(parameters, state):
+    """Say, when a step has ended, whether a checkpoint follows it."""
+    every = parameters.checkpoint_every
+    if every == 0:
+        return False
+    return state.version // every > (state.version - parameters.updates_per_batch) // every
+
+
+@jit(inline=True, counted=False)
+def note_kept(failures, tokens, groups):
+    """Note what a step that has ended trained, until a failure takes it back."""
+    failures.kept_tokens += tokens
+    failures.kept_groups += groups
+
+
+@jit(inline=True, counted=False)
+def end_checkpoint(failures, trainer_ticks):
+    """The checkpoint is whole and holds from now on; no step has run since it began."""
+    failures.checkpoint_time = NEVER
+    failures.saved = 1 - failures.saved
+    failures.busy_mark = trainer_ticks[TRAINER_BUSY]
+
+
+@jit(inline=True, counted=False)
+def end_wait(failures, trainer_ticks):
+    """End the checkpoint or the restart for which the trainer stood still; gives its event."""
+    failures.wait_time = NEVER
+    event = np.int64(EVENT_RESTART)
+    if failures.checkpoint_time != NEVER:
+        end_checkpoint(failures, trainer_ticks)
+        event = np.int64(EVENT_CHECKPOINT)
+    failures.restart_time = NEVER
+    return event
 
 
 @jit(counted=False)

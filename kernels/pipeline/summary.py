@@ -26,11 +26,9 @@ from .records import (
     SLOTS_TOKEN_CAP,
     TRAINER_BATCH,
     TRAINER_BUSY,
-    TRAINER_CHECKPOINT,
     TRAINER_EVALUATION,
     TRAINER_FETCH,
     TRAINER_PUBLICATION,
-    TRAINER_RESTART,
     TRAINER_RUNNING_GROUPS,
 )
 
@@ -120,16 +118,14 @@ def lean_metrics_kernel(parameters, state, metrics):
 
 
 @jit
-def general_metrics_kernel(parameters, arrays, failures, metrics, slot_ticks, trainer_ticks, tables):
+def general_metrics_kernel(parameters, arrays, metrics, slot_ticks, trainer_ticks, tables):
     """Write the metrics of a run of the general loop that has reached its end.
 
-    parameters PARAMETERS[1], arrays GeneralArrays, failures FAILURES[1], tables Tables; metrics
-    GENERAL_REPORT[1] is filled; slot_ticks and trainer_ticks, copies of those of `arrays`, are closed at the
-    end.
+    parameters PARAMETERS[1], arrays GeneralArrays, tables Tables; metrics GENERAL_REPORT[1] is filled;
+    slot_ticks and trainer_ticks, copies of those of `arrays`, are closed at the end.
     """
     parameters = parameters[0]
     state = arrays.state[0]
-    failures = failures[0]
     metrics = metrics[0]
     end, tail_ticks = _end_ticks(parameters, state)
     slot_ticks[state.idle_cause] += state.idle * tail_ticks
@@ -147,9 +143,7 @@ def general_metrics_kernel(parameters, arrays, failures, metrics, slot_ticks, tr
         state.idle + state.held == parameters.slots
         and state.training == 0
         and state.channel == CHANNEL_FREE
-        and state.evaluation_time == NEVER
-        and failures.checkpoint_time == NEVER
-        and failures.restart_time == NEVER,
+        and state.evaluation_time == NEVER,
     )
     metrics.discarded_rollouts = state.discarded_groups * parameters.group_size
     metrics.in_training_tokens = state.popped_tokens
@@ -174,27 +168,6 @@ def general_metrics_kernel(parameters, arrays, failures, metrics, slot_ticks, tr
     metrics.trainer_fetch_seconds = trainer_ticks[TRAINER_FETCH] / 1e6
     metrics.trainer_evaluation_seconds = trainer_ticks[TRAINER_EVALUATION] / 1e6
     metrics.last_progress_seconds = state.now / 1e6
-    if parameters.failures == 1:
-        measured_ticks = max(np.int64(0), end - parameters.warmup)
-        _write_failures_kernel(failures, metrics, trainer_ticks, measured_ticks)
-
-
-@jit
-def _write_failures_kernel(failures, metrics, trainer_ticks, measured_ticks):
-    """Write what failures and checkpoints cost; measured_ticks int64.
-
-    The trainer waits for data while its batch is not full, is fetched, or waits for running groups.
-    """
-    waits = (
-        trainer_ticks[TRAINER_RUNNING_GROUPS] + trainer_ticks[TRAINER_BATCH] + trainer_ticks[TRAINER_FETCH]
-    )
-    kept = trainer_ticks[TRAINER_BUSY] - failures.lost_busy_ticks
-    metrics.lost_updates = failures.lost_updates
-    metrics.lost_tokens = failures.lost_tokens
-    metrics.repeated_prompts = failures.repeated_groups
-    metrics.trainer_checkpoint_seconds = trainer_ticks[TRAINER_CHECKPOINT] / 1e6
-    metrics.trainer_restart_seconds = trainer_ticks[TRAINER_RESTART] / 1e6
-    metrics.goodput_fraction = _ratio(np.float64(kept), np.float64(measured_ticks - waits))
 
 
 @jit

@@ -39,8 +39,7 @@ def check_failures(run: GeneralRun, check_groups: Callable[[GeneralRun], None]) 
         return
     state, parameters, failures = run.state, run.parameters[0], run.held.failures[0]
     fails, now = bool(parameters.trainer_fails), int(state.now)
-    begun = bool(state.begun)
-    demand((failures.failure_time != NEVER) == (fails and begun), "failures", "must fail if the trainer does")
+    demand((failures.failure_time != NEVER) == fails, "failures", "must be to come where the trainer fails")
     for name, possible in (
         ("failure_time", fails),
         ("restart_time", fails),
@@ -50,9 +49,14 @@ def check_failures(run: GeneralRun, check_groups: Callable[[GeneralRun], None]) 
         if time != NEVER:
             demand(possible, f"failures.{name}", "must not be set in this configuration", int(time))
             demand_within(f"failures.{name}", time, now, _LATEST)
+    workers = run.held.worker_tree[1] if len(run.held.worker_tree) else NEVER
+    strike, wait = failures.strike_time, failures.wait_time
+    demand(strike == min(failures.failure_time, workers), "failures.strike_time", "must be the next failure")
+    first = min(failures.restart_time, failures.checkpoint_time)
+    demand(wait == first, "failures.wait_time", "must be the end of a checkpoint or restart")
+    demand(NEVER in (failures.restart_time, failures.checkpoint_time), "failures", "must wait for one alone")
     idle = state.training == 0 and state.evaluation_time == NEVER
-    waits = failures.restart_time != NEVER or failures.checkpoint_time != NEVER
-    demand(idle or not waits, "failures", "must let the trainer stand still in a checkpoint or restart")
+    demand(idle or wait == NEVER, "failures", "must let the trainer stand still in a checkpoint or restart")
     for name in _COUNTS:
         demand_within(f"failures.{name}", failures[name], 0, LARGEST_COUNT)
     demand_within("failures.saved", failures.saved, 0, 1)

@@ -40,15 +40,15 @@ def _driver(admission: Any, length: Any) -> Callable[..., int]:
     tokens_of = length if answers_length else _leave
 
     @numba.njit(nogil=True)
-    def drive(parameters, seed, until, budget, tables, draws, arrays):
+    def drive(parameters, seed, until, budget, tables, draws, arrays, failures):
         state = arrays.state[0]
         asked = arrays.asked[0]
         last = state.cost + budget
         while True:
             left = last - state.cost
-            if left <= 0:
+            if left <= 0 and state.settling != 2:
                 return OUT_OF_BUDGET
-            status = _advance_general_kernel(parameters, seed, until, left, tables, draws, arrays)
+            status = _advance_general_kernel(parameters, seed, until, left, tables, draws, arrays, failures)
             if answers_admission and status == ASKS_ADMISSION:
                 asked.answer = 1 if admits(arrays.admission_state[0]) else 0
             elif answers_length and status == ASKS_LENGTH:

@@ -72,14 +72,14 @@ class CustomRun(GeneralRun):
         copies = self.copies
         last = int(self.state.cost) + int(budget)
         while True:
-            left = np.int64(max(1, last - int(self.state.cost)))
-            status: int = self._driver(
-                self.parameters, self.seed, until, left, self._tables, self.draws, self.held
-            )
+            left = np.int64(max(self.state.settling != 2, last - int(self.state.cost)))
+            status: int = self._driver(*self.arguments(until, left))
             if status == records.ASKS_ADMISSION:
                 answer = self._admits(copies)
             elif status == records.ASKS_LENGTH:
                 answer = self._tokens(copies)
+            elif self.let_happen(status):
+                continue
             else:
                 return status
             self.held.asked[0].answer = answer
@@ -171,9 +171,7 @@ class CustomCells:
 
     def batch_rows(self) -> np.ndarray:
         """Return the recorded batches of the configuration that has just come to its end."""
-        rows = self._last.rows("batches")
-        assert rows is not None
-        return rows
+        return self._last.batch_rows()
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded, as far as it is wanted."""

@@ -1,32 +1,37 @@
-"""Runs of the general loop (levels 1 to 3): one that can stop anywhere, or configurations in turn."""
+"""Runs of the general loop (levels 1 to 4): one that can stop anywhere, or configurations in turn."""
 
 from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ...kernels.engine.records import COEFFICIENTS, new_engines
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
+from ...kernels.pipeline.failures import (
+    _begin_failures_kernel,
+    _failure_strikes_kernel,
+    failure_metrics_kernel,
+)
 from ...kernels.pipeline.fleet_summary import engine_metrics_kernel
 from ...kernels.pipeline.general import _advance_general_kernel
 from ...kernels.pipeline.metrics import LAG_BINS, OPTIONAL_METRICS
+from ...kernels.pipeline.rollback import _begin_checkpoint_kernel
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
-from .parameters import general_tables, saves_queue
+from .failing import NO_FAILURES, enlarged_halves, failing_parts, failure_arrays, kept_batches
+from .parameters import general_tables
 from .result import GeneralResult, general_details
 from .run import Run, enlarged
 
 LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
 DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
 _INITIAL_STATE = records.initial_state(records.GENERAL_STATE)
-_NO_FAILURES = np.zeros(1, records.FAILURES)
-for _name in ("failure_time", "restart_time", "checkpoint_time"):
-    _NO_FAILURES[_name] = records.NEVER
 # Runs without rules of the user have nothing to ask, so all of them may share these.
 _NOTHING_ASKED = np.array([(0, 0, records.NO_ANSWER)], records.ASKED)
 _NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
@@ -98,7 +103,7 @@ class GeneralRun(Run):
             admission_state=_NO_ADMISSION,
             rollout_start=_NO_ROLLOUT,
             **_engine_arrays(config, int(self.parameters["engine_leaves"][0])),
-            **_failure_arrays(config, leaves, count),
+            **failure_arrays(config, leaves, count),
             **self._new_rows(records.GENERAL_BATCH, records.GENERAL_TIMELINE, records.GENERAL_ROLLOUT),
         )
 
@@ -114,7 +119,7 @@ class GeneralRun(Run):
             fleet = new_engines(held.coefficients, config_engine.count, slots)
             held.engines[:], held.requests[:] = fleet.engines, fleet.requests
             held.engine_tree.fill(records.NEVER)
-        held.failures[:] = _NO_FAILURES
+        held.failures[:] = NO_FAILURES
         held.worker_tree.fill(records.NEVER)
         held.worker_counts.fill(0)
         held.saved_state[:] = _INITIAL_STATE
@@ -126,6 +131,8 @@ class GeneralRun(Run):
         # A stack: the slot freed last is used first, and at time 0 slot 0 is on top.
         held.slots["idle_stack"] = np.arange(slots - 1, -1, -1)
         self._chain_unused(1)
+        if self.config.has_failures:
+            _begin_failures_kernel(self.parameters, self.seed, self._parts()[1])
 
     def _make_scratch(self) -> None:
         self._hold(
@@ -134,13 +141,29 @@ class GeneralRun(Run):
         )
 
     def _call(self, until: np.int64, budget: np.int64) -> int:
-        status: int = _advance_general_kernel(
-            self.parameters, self.seed, until, budget, self._tables, self.draws, *self._arrays()
-        )
-        return status
+        last = int(self.state.cost) + int(budget)
+        while True:
+            left = np.int64(max(0, last - int(self.state.cost)))
+            status: int = _advance_general_kernel(*self.arguments(until, left))
+            if not self.let_happen(status):
+                return status
 
-    def _arrays(self) -> tuple[records.GeneralArrays, records.FailureArrays]:
-        """Return what is held as the kernels take it: most of them need nothing of failures."""
+    def arguments(self, until: np.int64, budget: np.int64) -> tuple[Any, ...]:
+        """Return the arguments of the kernel."""
+        arrays, failing = self._parts()
+        tables = self._tables, self.draws
+        return self.parameters, self.seed, until, budget, *tables, arrays, failing.failures
+
+    def let_happen(self, status: int) -> bool:
+        """Let a failure strike or a checkpoint begin if the kernel came back for that, and tell so."""
+        if status == records.FAILS:
+            _failure_strikes_kernel(self.parameters, self.seed, *self._parts())
+        elif status == records.SAVES:
+            _begin_checkpoint_kernel(self.parameters, *self._parts())
+        return status in (records.FAILS, records.SAVES)
+
+    def _parts(self) -> tuple[records.GeneralArrays, records.FailureArrays]:
+        """Return what is held as the kernels take it."""
         count = len(records.GeneralArrays._fields)
         return records.GeneralArrays(*self.held[:count]), records.FailureArrays(*self.held[count:])
 
@@ -158,8 +181,8 @@ class GeneralRun(Run):
         self._hold(groups=enlarged(held.groups, count), members=enlarged(held.members, count * size))
         if len(held.saved_groups):
             self._hold(
-                saved_groups=_enlarged_halves(held.saved_groups, count),
-                saved_members=_enlarged_halves(held.saved_members, count * size),
+                saved_groups=enlarged_halves(held.saved_groups, count),
+                saved_members=enlarged_halves(held.saved_members, count * size),
             )
         self._chain_unused(first)
         self._make_scratch()
@@ -184,6 +207,13 @@ class GeneralRun(Run):
         result.begin_again = self._beginning(core.config)
         return result
 
+    def batch_rows(self) -> np.ndarray:
+        """Return the recorded batches that no failure took back."""
+        rows = self.rows("batches")
+        assert rows is not None
+        fails = self.config.trainer_mtbf_seconds is not None
+        return kept_batches(rows, int(self.state.version)) if fails else rows
+
     def _beginning(self, config: PipelineConfig) -> Callable[..., GeneralRun]:
         """Return what begins this run anew, given what to record."""
         return partial(GeneralRun, config)
@@ -202,19 +232,23 @@ class GeneralRun(Run):
     def _close(self, metrics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write the metrics and give slot ticks and trainer ticks by cause, all closed at the run's end."""
         slot_ticks, trainer_ticks = self.held.slot_ticks.copy(), self.held.trainer_ticks.copy()
-        arrays, failing = self._arrays()
-        general_metrics_kernel(
-            self.parameters, arrays, failing.failures, metrics, slot_ticks, trainer_ticks, self._tables
-        )
+        arrays, failing = self._parts()
+        general_metrics_kernel(self.parameters, arrays, metrics, slot_ticks, trainer_ticks, self._tables)
+        if self.config.has_failures:
+            failure_metrics_kernel(self.parameters, failing.failures, trainer_ticks, self._end(), metrics)
         if self.config.engine is not None:
             self.summarize_engines(metrics, slice(None))
         return slot_ticks, trainer_ticks
 
     def summarize_engines(self, metrics: np.ndarray, engines: slice) -> None:
         """Write the metrics of some engines, closed at the run's end, into an array of one record."""
-        state, some = self.state, self.held.engines[engines].copy()
-        end = state.now if state.ended == 1 else self.parameters[0].horizon
-        engine_metrics_kernel(self.parameters, self.held.coefficients, some, np.int64(end), metrics)
+        some = self.held.engines[engines].copy()
+        engine_metrics_kernel(self.parameters, self.held.coefficients, some, self._end(), metrics)
+
+    def _end(self) -> np.int64:
+        """Return the tick at which the run ends, if nothing more happens."""
+        state = self.state
+        return np.int64(state.now if state.ended == 1 else self.parameters[0].horizon)
 
     def _chain_unused(self, first: int) -> None:
         """Put the records from `first` on in front of the unused ones."""
@@ -233,36 +267,6 @@ def _engine_arrays(config: PipelineConfig, leaves: int) -> dict[str, np.ndarray]
         return none._asdict() | {"engine_tree": np.zeros(0, np.int64)}
     fleet = new_engines(coefficients_of(config.engine), config.engine.count, config.rollout_workers)
     return fleet._asdict() | {"engine_tree": np.full(2 * leaves, records.NEVER, np.int64)}
-
-
-def _failure_arrays(config: PipelineConfig, leaves: int, groups: int) -> dict[str, np.ndarray]:
-    """Make what failures and checkpoints keep; empty where nothing fails."""
-    slots = config.rollout_workers if config.worker_mtbf_seconds is not None else 0
-    places = 2 if config.trainer_mtbf_seconds is not None else 0
-    groups = places * groups if saves_queue(config) else 0
-    return {
-        "failures": _NO_FAILURES.copy() if config.has_failures else _NO_FAILURES,
-        "worker_tree": np.full(2 * leaves if slots else 0, records.NEVER, np.int64),
-        "worker_counts": np.zeros(slots, np.int64),
-        "saved_state": np.zeros(places, records.GENERAL_STATE),
-        "saved_tokens": np.zeros(places, np.int64),
-        "saved_trained": np.zeros(places, np.int64),
-        "saved_histograms": np.zeros((places, records.H_OF_TRAINED, LAG_BINS), np.int64),
-        "saved_groups": np.zeros(groups, records.GROUP),
-        "saved_members": np.zeros(groups * config.group_size, records.MEMBER),
-    }
-
-
-def _failing_parts(config: PipelineConfig) -> tuple[bool, ...]:
-    """Name which arrays of failures a run has."""
-    fails = config.trainer_mtbf_seconds is not None, config.worker_mtbf_seconds is not None
-    return config.has_failures, *fails, saves_queue(config)
-
-
-def _enlarged_halves(rows: np.ndarray, count: int) -> np.ndarray:
-    """Copy the two halves of an array into those of a longer one, of `count` rows each."""
-    half = len(rows) // 2
-    return np.concatenate([enlarged(rows[:half], count), enlarged(rows[half:], count)])
 
 
 def new_draws(rollouts: int) -> records.MemberDraws:
@@ -321,16 +325,14 @@ class GeneralCells:
         if before is not run:
             alike = ("rollout_workers", "group_size", "batch_groups", "limits", "engine")
             fit = all(getattr(before.config, name) == getattr(run.config, name) for name in alike)
-            fit = fit and _failing_parts(before.config) == _failing_parts(run.config)
+            fit = fit and failing_parts(before.config) == failing_parts(run.config)
             laws = (before.config.response_length, run.config.response_length)
             fit = fit and len(laws[0].segments) == len(laws[1].segments)
             run.held, before.held = before.held if fit else None, None
 
     def batch_rows(self) -> np.ndarray:
         """Return the recorded batches of the configuration that has just come to its end."""
-        rows = self._runs[self.finished - 1].rows("batches")
-        assert rows is not None
-        return rows
+        return self._runs[self.finished - 1].batch_rows()
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded."""

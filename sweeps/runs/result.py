@@ -287,7 +287,7 @@ NAMES_OF = {"event": records.EVENT_NAMES, "outcome": records.OUTCOME_NAMES}
 
 
 def table_columns(
-    table: str, rows: np.ndarray, config: PipelineConfig, *, core: bool = False
+    table: str, rows: np.ndarray, config: PipelineConfig, *, core: bool = False, final_version: int = 0
 ) -> dict[str, np.ndarray]:
     """Turn recorded rows into named columns; times in seconds.
 
@@ -302,6 +302,8 @@ def table_columns(
     core : bool
         As a sweep keeps millions of rows: only the columns that both loops have, names as their places in
         `NAMES_OF`; where there is no end or lag stands NaN or -1, not None.
+    final_version : int
+        The trainer's version at the end, by which a batch is known to be lost.
     """
     columns = {"batches": _batch_columns, "timeline": _timeline_columns, "rollouts": _rollout_columns}
     found = columns[table](rows, config)
@@ -313,7 +315,25 @@ def table_columns(
         found["end"] = _with_none(found["end"], np.isnan(found["end"]))
         found["lag"] = _with_none(found["lag"], found["lag"] < 0)
     extras = {"batches": _batch_extras, "timeline": _timeline_extras, "rollouts": _rollout_extras}
-    return found if rows.dtype in _LEAN_ROWS else found | extras[table](rows, config)
+    if rows.dtype in _LEAN_ROWS:
+        return found
+    if table == "batches" and config.trainer_mtbf_seconds is not None:
+        found["lost"] = lost_batches(rows["update"], final_version)
+    return found | extras[table](rows, config)
+
+
+def lost_batches(updates: np.ndarray, final_version: int) -> np.ndarray:
+    """Tell which batches were lost in failures: the trainer was at their version, or before it, later on.
+
+    Examples
+    --------
+    >>> lost_batches(np.array([1, 2, 3, 2, 3]), 2).tolist()
+    [False, True, True, False, True]
+    """
+    # A later update of the same version or an older one, or the end at an older one, shows it.
+    later = np.append(updates[1:] - 1, final_version)
+    lost: np.ndarray = np.minimum.accumulate(later[::-1])[::-1] < updates
+    return lost
 
 
 _LEAN_ROWS = (records.LEAN_BATCH, records.LEAN_TIMELINE, records.LEAN_ROLLOUT)

@@ -174,7 +174,9 @@ class Run(ABC):
         for table in TABLES:
             rows = self.rows(table)
             if rows is not None:
-                found[table] = table_columns(table, rows, self.config, core=core)
+                found[table] = table_columns(
+                    table, rows, self.config, core=core, final_version=int(self.state.version)
+                )
         return found
 
     def result(self) -> PipelineResult:

@@ -3,8 +3,10 @@
 Simulated microseconds are the trace's microseconds. Processes: the *trainer* with a track of steps and one of
 publications; the *slots*, a track each, whose slices are rollouts named by their behaviour version; the
 *queue* with counters (tokens, rollouts in flight, lag) and discards as instants; each inference engine
-(:mod:`.engine_tracks`). An arrow leads from each trained rollout to its step. Slices on one track never
-overlap, as Perfetto demands; every arrow has an id of its own.
+(:mod:`.engine_tracks`). Checkpoints, restarts and lost steps are slices among the steps; failures are
+instants, the trainer's there and a worker's on the track of the rollout that it lost. An arrow leads from
+each trained rollout to its step. Slices on one track never overlap, as Perfetto demands; every arrow has an
+id of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 
 from ..runs.engine_history import engine_history
 from .engine_tracks import engine_events, engine_names
+from .losses import interrupted_spans
 from .tracks import Tracks, microseconds
 
 if TYPE_CHECKING:
@@ -24,8 +27,10 @@ if TYPE_CHECKING:
 
 TRAINER, SLOTS, QUEUE = 1, 2, 3
 STEPS, PUBLICATIONS, DISCARDS = 1, 2, 1
+_WAITS = ("fetch", "evaluation", "checkpoint", "restart")  # of the trainer, shown as slices
 _KEPT = ("running", "queued", "in_training", "trained")
 _NOT_SHOWN = ("number", "start", "end", "truncated", "group_ready")
+_OPTIONS = {"fetch", "evaluation", "failures"}  # whose causes say when the trainer is busy
 _NEXT_TO_NOTHING = 0.5  # an arrow leaves just before its slice ends, so that it belongs to that slice
 
 
@@ -86,12 +91,19 @@ def _slice(
     }  # fmt: skip
 
 
+def _instant(name: str, at: int, pid: int, tid: int) -> dict[str, Any]:
+    """Mark a failure."""
+    return {"name": name, "cat": "failure", "ph": "i", "s": "t", "ts": at, "pid": pid, "tid": tid}
+
+
 def _steps(result: PipelineResult, tracks: Tracks, window: tuple[float, float]) -> Iterator[dict[str, Any]]:
     columns = {name: values.tolist() for name, values in result._columns["batches"].items()}
     names = ("tokens", "rollouts", "mean_lag", "max_lag", "normalized_ess", "expected_normalized_ess")
     for k, (start, end) in enumerate(zip(tracks.step_start.tolist(), tracks.step_end.tolist())):
         if end >= window[0] and start <= window[1]:
             args = {name: columns[name][k] for name in names}
+            if "lost" in columns and columns["lost"][k]:
+                args["outcome"] = "lost in a failure"
             yield _slice(f"update {columns['update'][k]}", "training", TRAINER, STEPS, start, end, args)
     yield from _between_steps(result, tracks, window)
     unfinished = unfinished_step(result, tracks)
@@ -103,15 +115,22 @@ def _steps(result: PipelineResult, tracks: Tracks, window: tuple[float, float]) 
 def _between_steps(
     result: PipelineResult, tracks: Tracks, window: tuple[float, float]
 ) -> Iterator[dict[str, Any]]:
-    """Show fetches and evaluations beside the steps, where a run has some.
+    """Show fetches, evaluations, checkpoints and restarts beside the steps, where a run has some.
 
     Two of them with a step of no length between are one span of the trainer, and two slices.
     """
-    if not {"fetch", "evaluation"} & result.config.options_in_use:
+    if not _OPTIONS & result.config.options_in_use:
         return
     steps = np.unique(tracks.step_start)
-    for cause, start, end in trainer_spans(result):
-        if cause not in ("fetch", "evaluation"):
+    spans = trainer_spans(result)
+    for start, end in interrupted_spans(spans, tracks.step_end, tracks.losses):
+        if end >= window[0] and start <= window[1]:
+            yield _slice("lost step", "failure", TRAINER, STEPS, start, end, {})
+    for at in tracks.losses.failures.tolist():
+        if window[0] <= at <= window[1]:
+            yield _instant("failure", at, TRAINER, STEPS)
+    for cause, start, end in spans:
+        if cause not in _WAITS:
             continue
         inside = steps[(steps > start) & (steps < end)].tolist()
         for begin, stop in pairwise([start, *inside, end]):
@@ -143,7 +162,7 @@ def unfinished_step(result: PipelineResult, tracks: Tracks) -> int | None:
     if not training.any():
         return None
     idle_since = int(tracks.step_end[-1]) if len(tracks.step_end) else 0
-    if {"fetch", "evaluation"} & result.config.options_in_use:
+    if _OPTIONS & result.config.options_in_use:
         cause, began, _ = trainer_spans(result)[-1]
         return max(idle_since, began) if cause == "busy" else None
     return max(idle_since, int(tracks.end[training].max()))
@@ -158,6 +177,10 @@ def _publications(tracks: Tracks, window: tuple[float, float]) -> Iterator[dict[
                 args["outcome"] = "under way when the run ends"
             name = f"publish v{published}"
             yield _slice(name, "publication", TRAINER, PUBLICATIONS, start, stop, args)
+    for version, start, stop in tracks.lost_publications:
+        if stop > start and stop >= window[0] and start <= window[1]:
+            args = {"version": version, "outcome": "lost in a failure"}
+            yield _slice(f"lost: publish v{version}", "failure", TRAINER, PUBLICATIONS, start, stop, args)
 
 
 def _rollouts(
@@ -178,6 +201,8 @@ def _rollouts(
         outcome = columns["outcome"][k]
         name = f"v{columns['behaviour_version'][k]}" + ("" if outcome in _KEPT else f" {outcome}")
         yield _slice(name, f"rollout,{outcome}", SLOTS, slot + 1, start, end, args)
+        if k in tracks.losses.by_worker:
+            yield _instant("worker failure", end, SLOTS, slot + 1)
         if batch is not None and batch[k] >= 0:
             yield from _arrow(k, tracks, slot + 1, start, end, int(batch[k]), window)
 
@@ -207,10 +232,14 @@ def batch_of_rollouts(result: PipelineResult) -> np.ndarray | None:
     lags = np.array([-1 if lag is None else lag for lag in columns["lag"].tolist()], np.int64)
     versions = np.asarray(columns["behaviour_version"], np.int64) + lags
     batch = np.where(trained, versions // result.config.updates_per_batch, -1)
-    count = len(batches["update"])
-    if (batch >= count).any():
+    kept = ~batches["lost"] if "lost" in batches else np.ones(len(batches["update"]), bool)
+    count = len(kept)
+    if (batch >= kept.sum()).any():
         return None
+    batch[trained] = np.flatnonzero(kept)[batch[trained]]
     counts = np.bincount(batch[batch >= 0], minlength=count)
+    if not kept.all():
+        counts = np.where(kept, counts, batches["rollouts"])
     return batch if np.array_equal(counts, batches["rollouts"]) else None
 
 
@@ -239,6 +268,9 @@ def discard_time(result: PipelineResult, tracks: Tracks, rollout: int) -> int:
     With other stale checks than at updates, the moment it was done stands for it.
     """
     config, end = result.config, int(tracks.end[rollout])
+    if result._columns["rollouts"]["outcome"][rollout] == "lost":
+        struck = None if rollout in tracks.losses.ends else tracks.losses.next_failure(end)
+        return end if struck is None else struck
     if config.stale_check != "update":
         return end
     first = int(result._columns["rollouts"]["behaviour_version"][rollout]) + config.max_policy_lag + 1

@@ -8,12 +8,13 @@ general loop is laid onto free tracks instead, the lowest one first.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...kernels.pipeline.ticks import ticks
+from .losses import NO_LOSSES, Losses, losses_of
 
 if TYPE_CHECKING:
     from ..runs.result import PipelineResult
@@ -37,6 +38,10 @@ class Tracks:
     end_of_run : int
     exact_slots : bool
         False where tracks stand for slots.
+    losses : Losses
+        Failures, and what was in flight then.
+    lost_publications : list of (version, start, end)
+        Those that a failure of the trainer ended.
     """
 
     start: np.ndarray
@@ -47,6 +52,8 @@ class Tracks:
     publications: list[tuple[int, int, int | None]]
     end_of_run: int
     exact_slots: bool
+    losses: Losses = NO_LOSSES
+    lost_publications: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 def tracks_of(result: PipelineResult) -> Tracks:
@@ -67,6 +74,10 @@ def tracks_of(result: PipelineResult) -> Tracks:
     ended = np.array([value is not None for value in columns["end"]], bool)
     end = np.full(len(start), end_of_run, np.int64)
     end[ended] = microseconds(columns["end"][ended].astype(np.float64))
+    losses = losses_of(result)
+    for row, at in losses.ends.items():
+        end[row] = at
+    publications, lost_publications = publications_of(result, end_of_run)
     exact = config.is_level_1
     slot = slots_by_timeline(result, np.where(ended, end, _NEVER)) if exact else free_tracks(start, end)
     return Tracks(
@@ -75,9 +86,11 @@ def tracks_of(result: PipelineResult) -> Tracks:
         slot,
         microseconds(batches["start"]),
         step_end,
-        publications_of(result, end_of_run),
+        publications,
         end_of_run,
         exact,
+        losses,
+        lost_publications,
     )
 
 
@@ -137,8 +150,10 @@ def free_tracks(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     return track
 
 
-def publications_of(result: PipelineResult, end_of_run: int) -> list[tuple[int, int, int | None]]:
-    """Tell when each publication was under way, from what the timeline says was published.
+def publications_of(
+    result: PipelineResult, end_of_run: int
+) -> tuple[list[tuple[int, int, int | None]], list[tuple[int, int, int]]]:
+    """Tell when each publication was under way, from what the timeline says was published; and lost ones.
 
     One starts at its update, or when the one before it completes; a newer waiting version replaces an older.
     A start that waits for running groups to drain counts from when it was asked for.
@@ -150,11 +165,20 @@ def publications_of(result: PipelineResult, end_of_run: int) -> list[tuple[int, 
         timeline["published"],
     )
     found: list[tuple[int, int, int | None]] = []
+    lost: list[tuple[int, int, int]] = []
+    fails = timeline["event"] == "failure"
     under_way: tuple[int, int] | None = None
     waiting: int | None = None
     last_version = last_published = 0
-    for row in np.flatnonzero(np.diff(version, prepend=0) | np.diff(published, prepend=0)).tolist():
+    changes = np.diff(version, prepend=0) | np.diff(published, prepend=0) | fails
+    for row in np.flatnonzero(changes).tolist():
         at = int(time[row])
+        if fails[row]:  # the trainer goes back, and so do the slots, without a publication
+            if under_way is not None:
+                lost.append((*under_way, at))
+            under_way, waiting = None, None
+            last_version, last_published = int(version[row]), int(published[row])
+            continue
         if version[row] != last_version:
             if version[row] // every > last_version // every:
                 newest = int(version[row])
@@ -171,4 +195,4 @@ def publications_of(result: PipelineResult, end_of_run: int) -> list[tuple[int, 
             waiting = None
     if under_way is not None and under_way[1] <= end_of_run:
         found.append((under_way[0], under_way[1], None))
-    return found
+    return found, lost
