@@ -15,6 +15,7 @@ from oracle.every_command import run
 import lagsweep as ls
 from lagsweep.kernels import expected_overhead_fraction, optimal_checkpoint_interval
 from lagsweep.sweeps.checkpoint.scope_losses import failing, scope_losses
+from lagsweep.sweeps.memory.models import load_model
 from lagsweep.sweeps.pages.cadence import agrees
 from lagsweep.sweeps.plan.checkpoints import (
     TrainerFailures,
@@ -47,7 +48,7 @@ AXES = {
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     store = tmp_path_factory.mktemp("cadence") / "store"
-    return ls.run_sweep(BASE, AXES, seeds=4, store=store, progress=False), store
+    return ls.run_sweep(BASE, AXES, seeds=4, store=store), store
 
 
 def test_a_curve_is_what_its_cells_are(swept):
@@ -98,14 +99,14 @@ def test_nothing_is_drawn_without_failures_or_with_one_cadence():
     assert cadence_curves(ls.run_sweep(quick, {"max_lag": [0, 1]}, seeds=1)) is None
     one = quick.replace(checkpoint_every_updates=4)
     assert cadence_curves(ls.run_sweep(one, {"max_lag": [0, 1]}, seeds=1)) is None
-    points = [{"checkpoint_every_updates": 2, "max_lag": 1}, {"checkpoint_every_updates": 4, "max_lag": 2}]
+    points = [{"checkpoint_every_updates": [2, 4], "max_lag": [1, 2]}]
     assert cadence_curves(ls.run_sweep(one, points, seeds=1)) is None
 
 
 def test_a_rate_of_none_is_a_curve_without_rules():
     base = BASE.replace(duration_seconds=4000)
     axes = {"checkpoint_every_updates": [2, 8], "trainer_mtbf_seconds": [1800, "none"]}
-    found = cadence_curves(ls.run_sweep(base, axes, seeds=2, progress=False))
+    found = cadence_curves(ls.run_sweep(base, axes, seeds=2))
 
     assert [one.mtbf_seconds for one in found.curves] == [1800, None]
     assert found.curves[1].rules == {}
@@ -308,7 +309,7 @@ def test_no_other_cadence_of_a_plan_costs_less(step, save, mtbf):
 
 
 def test_a_plans_checkpoint_is_measured_or_sized_by_the_ledger():
-    shape = ls.load_model("Llama-3.1-8B").shape
+    shape = load_model("Llama-3.1-8B").shape
     found = checked_failures(shape, 36_000, None, None, 2e9)
 
     assert checkpoint_bytes(shape) == 14 * 8_030_261_248

@@ -69,7 +69,7 @@ MORE = {
     ),
     "compare: failures": (
         ["compare", "areal", "tinker", "--seeds", "1", "-q", "--trainer-mtbf-seconds", "100",
-         "--batch-groups", "4", "--group-size", "2", *CHEAP, "--no-report"],
+         "--batch-groups", "4", "--group-size", "2", *CHEAP],
         "compare",
     ),
     "simulate: failures": (
