@@ -12,7 +12,7 @@ import numpy as np
 from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.ticks import ticks
 from ..execute.plan import CELLS, Part
-from ..execute.work import UnitArrays
+from ..execute.unit_arrays import UnitArrays, all_lag_bins
 from ..runs.status import STATUS_NAMES
 from ..spec.axes import axis_description, numbers_beside_none
 from ..spec.spec import SweepSpec
@@ -113,14 +113,23 @@ def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str
     return table
 
 
-def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the values of a part's variables over a box of this shape, in the order of the table."""
-    values = {
+def variable_values(
+    part: Part,
+    arrays: UnitArrays,
+    shape: Sequence[int],
+    lag_values: Callable[[np.ndarray], Any] = all_lag_bins,
+) -> dict[str, Any]:
+    """Return the values of a part's variables over a box of this shape, in the order of the table.
+
+    `lag_values` makes the values of the counts by lag from what is held of them.
+    """
+    values: dict[str, Any] = {
         part.prefix + name: array.reshape(*shape, *part.tail_of(name))
         for name, array in arrays.metrics.items()
     }
     if arrays.lag_counts is not None:
-        values[part.prefix + "lag_counts"] = arrays.lag_counts.reshape(*shape, LAG_BINS)
+        held = arrays.lag_counts.reshape(*shape, arrays.lag_counts.shape[-1])
+        values[part.prefix + "lag_counts"] = lag_values(held)
     values[part.prefix + "status"] = arrays.status.reshape(shape)
     return values
 
@@ -161,9 +170,11 @@ def build_dataset(
     """Build the dataset of a sweep that was run in memory."""
     import xarray
 
+    from .lag_array import lag_array
+
     variables: dict[str, Any] = {}
     for part, arrays in parts:
-        values = variable_values(part, arrays, part.layout.shape)
+        values = variable_values(part, arrays, part.layout.shape, lag_array)
         for name, (_, dims, attributes) in variable_table(part).items():
             variables[name] = (dims, values[name], attributes)
     cells_dims = next(part.dims for part, _ in parts if part.name == CELLS)

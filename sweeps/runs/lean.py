@@ -108,7 +108,9 @@ class LeanCells:
         self._recording = any(record.values())
         self._progress = np.zeros(2, np.int64)
         self.REPORT = LeanRun.REPORT
-        self.lag_counts = np.zeros((len(configs), LAG_BINS), np.int64)
+        # Level 1 trains nothing above its limit: no bin beyond that is ever filled.
+        bins = min(LAG_BINS, 1 + max(config.max_policy_lag for config in configs))
+        self.lag_counts = np.zeros((len(configs), bins), np.int64)
         self.reasons: dict[int, str] = {}  # no run of this loop fails
 
     def begin(self, seed: int, metrics: np.ndarray) -> None:

@@ -21,8 +21,8 @@ import numpy as np
 
 from ..execute.plan import Part
 from ..execute.units import Box
-from ..execute.work import fill_value
 from ..results.dataset import coordinate_table, result_attributes, variable_table
+from ..runs.many import fill_value
 from ..spec.spec import SweepSpec
 from .place import UNFINISHED, Place
 

@@ -20,7 +20,7 @@ from ..results.dataset import variable_table, variable_values
 from ..runs.status import DONE, FAILED
 
 if TYPE_CHECKING:
-    from ..execute.work import UnitArrays
+    from ..execute.unit_arrays import UnitArrays
     from .store import SweepStore
 
 CONTENT = "content"  # a unit's share, in its line of the journal

@@ -33,8 +33,9 @@ import numpy as np
 from ...kernels.errors import StoreError
 from ..checks import path_of, text_of
 from ..execute.plan import CELLS, Part, plan_parts
+from ..execute.unit_arrays import UnitArrays, empty_arrays
 from ..execute.units import Box, intersection, unit_name
-from ..execute.work import UnitArrays, UnitWork, empty_arrays
+from ..execute.work import UnitWork
 from ..results import dataset as results
 from ..results.dataset import coordinate_table, variable_table, variable_values
 from ..runs.status import DONE, FAILED
