@@ -196,7 +196,7 @@ lets it fill. `weights_only` loses the queue at every failure, and what it held 
 def main() -> int:
     """Print or write the tables; 1 if a promise is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--failures", type=int, default=4000, help="of one ideal run, about")
+    parser.add_argument("--failures", type=int, default=700, help="of one ideal run, about")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()

@@ -9,19 +9,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from oracle import compare
 from oracle.level1 import run_level1
+from oracle.level4 import run_level4
 from oracle.level23 import run_level23
+from strategies.failing_configs import failing_settings
 from strategies.general_configs import general_settings, to_twin
 from strategies.pipeline_configs import pipeline_settings
-from strategies.trainer_configs import trainer_settings
 
 from lagsweep.custom import AdmissionState, RolloutStart
 from lagsweep.kernels.pipeline import records
 from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS, OPTIONAL_METRICS, MetricAttributes
 from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
 # Drawn by none of them: a name of the run, what is compared by fields, and what rebuilds a configuration.
 NOT_DRAWN = {"seed", "engine"}
-STRATEGIES = (pipeline_settings(), general_settings(), trainer_settings())
+STRATEGIES = (pipeline_settings(), general_settings(), trainer_settings(), failing_settings())
 EXAMPLES = 400
 
 
@@ -109,11 +111,13 @@ def test_the_twin_reports_every_metric_of_generation_and_rules():
     """The agreement tests compare these by name, so one that the twin lacks fails there too."""
     run = run_level23(to_twin(TWIN_SETTINGS))
     wanted = {metric.name for metric in GENERAL_METRICS}
-    # Engines have a twin of their own, tests/oracle/level23_engines.py.
-    rest = {option: some for option, some in OPTIONAL_METRICS.items() if option != "engine"}
+    # Engines and failures have twins of their own, tests/oracle/level23_engines.py and level4.py.
+    rest = {name: some for name, some in OPTIONAL_METRICS.items() if name not in ("engine", "failures")}
     wanted |= {metric.name for some in rest.values() for metric in some}
 
     assert wanted - set(run) == set()
+    failing = run_level4(to_twin(TWIN_SETTINGS | {"worker_mtbf_seconds": 5.0}))
+    assert {metric.name for metric in OPTIONAL_METRICS["failures"]} - set(failing) == set()
     assert {metric.name for metric in METRICS} - set(run_level1(to_twin(TWIN_SETTINGS | BY_TOKENS))) == set()
 
 

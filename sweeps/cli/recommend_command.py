@@ -26,7 +26,7 @@ from .store_argument import store_argument
 @click.option("--min-goodput", type=float, help="Least mean goodput with failures, 0 to 1.")
 @click.option(
     "--scenario", "scenarios", multiple=True, metavar="AXIS",
-    help="An axis nobody chooses; response_length, drift_per_version and failure rates are ones anyway.",
+    help="An axis nobody chooses; lengths, drift and failure rates are such anyway.",
 )  # fmt: skip
 @click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="Of all comparisons together."

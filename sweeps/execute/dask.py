@@ -219,6 +219,8 @@ def windowed(
                 seen = time.monotonic()
             elif time.monotonic() - seen > LOST_SECONDS:
                 raise _lost_scheduler(client)
+            if workers is not None:
+                workers.look()
             with _told_of_loss(client):
                 if window == 0 or time.monotonic() - asked > _WORKERS_SECONDS:  # asks the scheduler each time
                     window = WINDOW_PER_WORKER * _count(client, workers, len(under_way))

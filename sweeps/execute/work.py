@@ -170,6 +170,8 @@ def tell_failures(
     part: Part, unit: tuple[int, ...], failures: dict[tuple[int, int], Failure], progress: Progress
 ) -> None:
     """Say each failed run of a unit in one line."""
+    if not failures:
+        return
     cells, first_seed = part.layout.cells(unit), part.layout.box(unit)[-1][0]
     for (cell, seed), failure in sorted(failures.items()):
         where = describe_cell(part.design, int(cells[cell]))

@@ -28,6 +28,7 @@ from ..checks import RealNumber, WholeNumber, checked, confidence_of, path_of, s
 from ..json_text import plain_data
 from ..results.cadence import default_objective
 from ..results.cells import GOODPUT, has_failures, recorded_values
+from ..results.drift_words import drift_words_of, is_measured, standing_of
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.shares import time_shares
 from ..spec.carried import spec_of
@@ -87,6 +88,7 @@ class Recommendation:
     admissible: int
     settings_total: int
     drift: str
+    ess_basis: str
     cell: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     value: float = math.nan
@@ -147,8 +149,9 @@ def recommend(
     min_goodput : float, optional
         Least mean of ``goodput_fraction``, 0…1, of a sweep with failures.
     scenarios : sequence of str, optional
-        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and the
-        failure rates (``trainer_mtbf_seconds``, ``worker_mtbf_seconds``) where they are axes, when left out.
+        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version``,
+        ``drift`` and the failure rates (``trainer_mtbf_seconds``, ``worker_mtbf_seconds``) where they are
+        axes, when left out.
     confidence : float
         Of the choice's own interval, and of all comparisons together.
     store : path, optional
@@ -190,6 +193,7 @@ def recommend(
         "admissible": len(candidates),
         "settings_total": int(table.places.shape[0]),
         "drift": _drift(ds),
+        "ess_basis": standing_of(spec_of(ds)),
         "scenario_axes": table.scenario_axes,
         "custom": str(ds.attrs.get("custom", "")),
     }
@@ -296,6 +300,8 @@ def _limits(ds: xarray.Dataset, row: int) -> dict[str, dict[str, float]]:
 def _drift(ds: xarray.Dataset) -> str:
 
     spec = spec_of(ds)
+    if is_measured(spec):
+        return drift_words_of(spec)
     if "drift_per_version" in spec.design.fields.values():
         return "the axis's value"
     return f"{spec.base.drift_per_version:g}"

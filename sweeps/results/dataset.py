@@ -21,7 +21,9 @@ from ..spec.windows import windows_of
 if TYPE_CHECKING:
     import xarray
 
-SCHEMA_VERSION = 1  # of a stored sweep's form
+SCHEMA_VERSION = 2  # of a stored sweep's form, the newest; which one a store has, :func:`schema_of` says
+OLDEST_WRITTEN = 1  # the oldest form in which this version goes on with a store
+FAST_TABLE_DIGESTS = 2  # from this form on, parts of tables have CRC-32C digests; older ones BLAKE2
 MODEL_REVISION = 2  # of the results; raised when a run of some configuration gives other numbers on purpose
 NONE_MARK = "none"  # attribute of an axis: the number that stands for none there
 _STATUS_ATTRIBUTES: dict[str, Any] = {
@@ -38,13 +40,22 @@ def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
     return {
         "spec": spec.to_json(),
         "fingerprint": spec.fingerprint,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": schema_of(spec),
         **({"model_revision": revision} if (revision := revision_of(spec)) > 1 else {}),
         **({"custom": spec.custom.describe()} if spec.custom else {}),
         "law_digest": spec.law_digest,
         **library_versions(),
         "complete": complete,
     }
+
+
+def schema_of(spec: SweepSpec) -> int:
+    """Return the form that a new store of a sweep has: the oldest that holds what the sweep keeps.
+
+    A sweep that keeps long tables has form 2, which differs from form 1 in the digests of the tables' parts.
+    A version that knows form 1 alone would take each such part for changed, and refuses the store instead.
+    """
+    return FAST_TABLE_DIGESTS if spec.tables or spec.masks else 1
 
 
 def _counts_first_admissions(spec: SweepSpec) -> bool:

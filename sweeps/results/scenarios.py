@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray
 
 SCENARIO_FIELDS = (
-    "response_length", "environment_seconds", "drift_per_version", "trainer_mtbf_seconds",
+    "response_length", "environment_seconds", "drift_per_version", "drift", "trainer_mtbf_seconds",
     "worker_mtbf_seconds",
 )  # fmt: skip
 

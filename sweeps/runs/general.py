@@ -37,7 +37,9 @@ _NOTHING_ASKED = np.array([(0, 0, records.NO_ANSWER)], records.ASKED)
 _NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
 _NO_ROLLOUT = np.zeros(1, records.ROLLOUT_START)
 # Everything that a run changes, in one tuple.
-_Held = namedtuple("_Held", records.GeneralArrays._fields + records.FailureArrays._fields)
+_FIELDS = records.GeneralArrays._fields + records.FailureArrays._fields
+_named_tuple: Callable[..., Any] = namedtuple  # for type checkers, which want the fields written out
+_Held = _named_tuple("_Held", _FIELDS)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
 
 

@@ -179,17 +179,18 @@ def _simulate(
     lean: bool,
     cells_of: CellsOf | None = None,
 ) -> BatchResult:
-    """Run configurations that share a loop and a length law together; `lean`: level 1 by the lean loop."""
+    """Run configurations that share a loop and their laws together; `lean`: level 1 by the lean loop."""
     seeds = np.asarray(seeds, np.uint64)
     result = empty_result(len(configs), len(seeds))
-    together: dict[tuple[bool, str], list[int]] = {}
+    together: dict[tuple[bool, str, str], list[int]] = {}
     for index, config in enumerate(configs):
         # Windows need to know which batch a discard comes with: the general loop tells.
         above = not (lean and config.is_level_1 and cells_of is None) or record.windows.count > 0
-        together.setdefault((above, config.response_length.digest), []).append(index)
+        drift = "" if config.drift is None else config.drift.digest
+        together.setdefault((above, config.response_length.digest, drift), []).append(index)
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
     hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
-    for (above, _), members in sorted(together.items()):
+    for (above, _, _), members in sorted(together.items()):
         _run_members(
             _cells([configs[index] for index in members], record, above, cells_of),
             members,

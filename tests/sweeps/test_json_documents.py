@@ -54,6 +54,13 @@ MORE = {
          "--pool", "8GiB"],
         "ledger-kv",
     ),
+    "ledger drift: records": (["ledger", "drift", "--records", "{folder}/measured.jsonl"], "drift-law"),
+    "run: measured drift": (
+        ["run", "--store", "{folder}/measured", *STORED, "--drift",
+         "from_records:{folder}/measured.jsonl:token", "-q"],
+        "sweep",
+    ),
+    "recommend: measured drift": (["recommend", "{folder}/measured"], "recommend"),
     "ledger: LoRA": (["ledger", "--model", "Llama-3.1-8B", "--lora-rank", "32", "--gpus", "8"], "ledger"),
     "validate: bad": (["validate", "{folder}/bad.jsonl"], "validate"),
     "plan: nothing": (
@@ -109,6 +116,7 @@ def folder(tmp_path_factory):
     folder = prepare(tmp_path_factory.mktemp("json"))
     shutil.copy(DATA / "engines" / "vllm_samples.csv", folder / "samples.csv")
     (folder / "fails.toml").write_text("[base]\nduration_seconds = 600\ntrainer_mtbf_seconds = 100\n")
+    shutil.copy(DATA / "rollouts" / "real_rollouts_smollm2.jsonl", folder / "measured.jsonl")
     (folder / "bad.jsonl").write_text('{"response_ids": [1, 2], "logprobs": [-0.5]}\nnot json\n')
     assert run(["run", "--store", str(folder / "damaged"), *STORED, "-q"]).code == 0
     chunk = max((folder / "damaged" / "cells.zarr").glob("*/c/**/*"), key=lambda path: path.is_file())
