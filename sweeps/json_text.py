@@ -38,6 +38,7 @@ DOCUMENTS = {
     "ledger-checkpoint": 1,
     "validate": 1,
     "drill": 1,
+    "drill-losses": 1,
     "presets": 1,
     "preset": 1,
     "lab": 1,

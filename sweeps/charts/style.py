@@ -52,6 +52,7 @@ _CAUSE_COLOURS = {
     "slots_held_seconds": YELLOW,
     "trained_tokens": BLUE,
     "discarded_tokens": VERMILLION,
+    "lost_tokens": YELLOW,
     "left": GREY,
 }
 COLOUR_OF_CAUSE = {

@@ -1,4 +1,4 @@
-"""``lagsweep drill``: crash a small training loop, resume it rightly and wrongly, show what each changes."""
+"""``lagsweep drill``: crash a small loop, resume it rightly and wrongly; what failures cost your run."""
 
 from __future__ import annotations
 
@@ -6,27 +6,67 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...kernels.errors import NO_VALUE, ConfigError
 from ..json_text import json_document
 
 if TYPE_CHECKING:
     from ..checkpoint.drill import RecoveryDrill, ResumeReport
+    from ..checkpoint.scope_losses import ScopeLoss
+
+_ABOVE_0 = click.FloatRange(min=0, min_open=True)
 
 
-@click.command(name="drill")
+EPILOG = """
+\b
+Examples:
+  lagsweep drill
+  lagsweep drill --config pipeline.toml
+  lagsweep drill --preset areal --trainer-mtbf-seconds 11135
+"""
+
+
+@click.command(name="drill", epilog=EPILOG)
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=12016, show_default=True, help="Of the whole drill."
+    "--config",
+    "spec",
+    metavar="SPEC",
+    help="A TOML file, or a shipped example: say what each scope of checkpoints loses in such a run, of a "
+    "sweep in its first configuration.",
+)
+@click.option("--preset", metavar="NAME", help="The same, from the rules of a real system.")
+@click.option("--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="Set a knob of the preset.")
+@click.option(
+    "--trainer-mtbf-seconds", type=_ABOVE_0, help="Mean time between failures, in place of the run's."
+)
+@click.option(
+    "--checkpoint-every-updates", type=click.IntRange(min=1), help="Cadence, in place of the run's."
+)
+@click.option(
+    "--seeds", type=click.IntRange(1, 1000), default=8, show_default=True, help="Runs with each scope."
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=12016, show_default=True, help="Of the small loop."
 )
 @click.option(
     "--before", type=click.IntRange(min=1), default=8, show_default=True, help="Updates before the crash."
 )
 @click.option("--after", type=click.IntRange(min=1), default=8, show_default=True, help="Updates after it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-def command(seed: int, before: int, after: int, as_json: bool) -> int:
+def command(seed: int, before: int, after: int, as_json: bool, **run: Any) -> int:
     """Break and resume a run in several ways.
 
     A small asynchronous training loop is checkpointed, crashed, and resumed from everything and in six
     ways that leave something out. Exit code 0: the whole resume is exact and every wrong one is noticed.
+
+    With --config or --preset it says instead what full and weights_only checkpoints lose at each failure
+    of the trainer in a run of yours, simulated at many seeds.
     """
+    if run["spec"] is not None or run["preset"] is not None:
+        return _losses(run, as_json)
+    given = [name for name in ("trainer_mtbf_seconds", "checkpoint_every_updates", "knobs") if run[name]]
+    if given:
+        flag = "--knob" if given[0] == "knobs" else f"--{given[0].replace('_', '-')}"
+        raise ConfigError(flag, "needs a run", NO_VALUE, "Give --config SPEC or --preset NAME too.")
     from ..checkpoint.drill import recovery_drill
 
     drill = recovery_drill(seed=seed, before=before, after=after)
@@ -35,6 +75,72 @@ def command(seed: int, before: int, after: int, as_json: bool) -> int:
     else:
         _print_table(drill, seed, before, after)
     return 0 if drill.all_caught else 1
+
+
+def _losses(run: dict[str, Any], as_json: bool) -> int:
+    """Say what each scope of checkpoints loses in a run like the one given."""
+    from ..checkpoint.scope_losses import failing, loss_facts, scope_losses
+    from .config_flags import preset_from_flags
+    from .spec_arguments import spec_from_arguments
+
+    changes = preset_from_flags(run["preset"], run["knobs"])
+    flags = ("seeds", "where", "tables", "name", "baseline", "masks", "until", "windows")
+    nothing = dict.fromkeys(flags)
+    spec = spec_from_arguments(run["spec"], base_changes=changes, axis_changes={}, options=nothing)
+    config, assumed = failing(spec.config(0), run["trainer_mtbf_seconds"], run["checkpoint_every_updates"])
+    losses = scope_losses(config, run["seeds"])
+    if as_json:
+        names = ("trainer_mtbf_seconds", "restart_seconds", "checkpoint_every_updates", "checkpoint_seconds")
+        facts = {
+            "seeds": run["seeds"],
+            **{name: getattr(config, name) for name in names},
+            "assumed": list(assumed),
+            "scopes": [loss_facts(one) for one in losses],
+        }
+        click.echo(json_document("drill-losses", facts, indent=1))
+    else:
+        _print_losses(config, assumed, losses, run["seeds"])
+    return 0
+
+
+def _print_losses(config: Any, assumed: tuple[str, ...], losses: tuple[ScopeLoss, ...], seeds: int) -> None:
+    from ..results.numbers import digits_for, missing, percent_interval, with_half_width
+    from ..results.text import grid, wrapped
+
+    rows = [("failures, all runs", [f"{one.failures:,}" for one in losses])]
+    shown = {
+        "updates lost, each time": [one.per_failure["lost_updates"] for one in losses],
+        "tokens lost, each time": [one.per_failure["lost_tokens"] for one in losses],
+        "prompts trained again": [one.per_failure["repeated_prompts"] for one in losses],
+        "trained tokens/s": [one.trained_tokens_per_second for one in losses],
+        "goodput": [one.goodput_fraction for one in losses],
+    }
+    for title, pairs in shown.items():
+        digits = digits_for([mean for mean, _ in pairs], [half for _, half in pairs])
+        rows.append((title, [with_half_width(mean, half, digits) for mean, half in pairs]))
+    saved = f"a checkpoint of {config.checkpoint_seconds:g} s every {config.checkpoint_every_updates} updates"
+    click.echo(
+        wrapped(
+            f"The trainer fails every {config.trainer_mtbf_seconds:,.6g} s on average and restarts in "
+            f"{config.restart_seconds:g} s; {saved}; {seeds} runs with each scope, at the same seeds."
+        )
+    )
+    if assumed:
+        click.echo(wrapped(f"Assumed, since the run does not say it: {', '.join(assumed)}."))
+    click.echo(
+        grid(["", *(one.scope for one in losses)], [[title, *cells] for title, cells in rows], left=[0])
+    )
+    mean, half = losses[-1].against_full
+    interval = percent_interval(mean, mean - half, mean + half)
+    told = missing(half) or abs(mean) > half
+    verdict = "" if told else ": not to be told apart"
+    click.echo(
+        wrapped(
+            f"weights_only against full, paired by seed: {interval} trained tokens/s{verdict}. full goes on "
+            "with the queue as it was saved; weights_only has an empty one, and draws new prompts. Prompts "
+            "trained again: groups that lost updates had trained. What engines take to reload is left out."
+        )
+    )
 
 
 def _document(drill: RecoveryDrill, seed: int, before: int, after: int) -> dict[str, Any]:

@@ -66,6 +66,17 @@ _FEW = click.IntRange(min=1)
     help="A measured input in the place of its default; repeatable.",
 )  # fmt: skip
 @click.option("--measured", type=click.Path(path_type=Path), metavar="FILE", help="A measured engine.")
+@click.option(
+    "--trainer-mtbf-hours",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Mean time between failures of the trainer: says how often to save.",
+)
+@click.option("--restart-seconds", type=click.FloatRange(min=0), help="After a failure; 300 if left out.")
+@click.option("--checkpoint-seconds", type=click.FloatRange(min=0, min_open=True), help="Of a checkpoint.")
+@click.option(
+    "--storage-gb-per-second", type=click.FloatRange(min=0, min_open=True),
+    help="Or the rate at which all ranks write one, of the ledger's size.",
+)  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of each cell.")
 @click.option("--most-simulated", type=_FEW, default=120, show_default=True, help="Cells to simulate.")
 @click.option(
@@ -142,6 +153,8 @@ def _asked(options: dict[str, Any]) -> Any:
             caps=_numbers("--caps", options["caps"]),
             cadences=_numbers("--cadence", options["cadence"]),
             inputs=_inputs(options["inputs"]),
+            trainer_mtbf_seconds=_times(options["trainer_mtbf_hours"], 3600.0),
+            storage_bytes_per_second=_times(options["storage_gb_per_second"], 1e9),
         )
     except ConfigError as error:
         raise ConfigError(*(one._replace(field=_flag(one.field)) for one in error.findings)) from None
@@ -150,10 +163,18 @@ def _asked(options: dict[str, Any]) -> Any:
 _SAME = (
     "model", "accelerator", "gpus", "prompts", "group_size", "prompt_tokens", "max_tokens", "network",
     "gpus_per_node", "forward_passes", "optimizer_steps", "reference_model", "engine_format",
-    "cache_format", "utilization", "drift_per_version", "price", "measured",
+    "cache_format", "utilization", "drift_per_version", "price", "measured", "restart_seconds",
+    "checkpoint_seconds",
 )  # fmt: skip
 _LISTS = ("rollout_gpus", "tensor_parallel", "systems", "caps")
-_RENAMED = {"max_lags": "--max-lag", "cadences": "--cadence"}
+_RENAMED = {
+    "max_lags": "--max-lag", "cadences": "--cadence", "trainer_mtbf_seconds": "--trainer-mtbf-hours",
+    "storage_bytes_per_second": "--storage-gb-per-second",
+}  # fmt: skip
+
+
+def _times(given: float | None, unit: float) -> float | None:
+    return None if given is None else given * unit
 
 
 def _law(given: Any) -> Any:

@@ -15,13 +15,18 @@ from .store_argument import store_argument
     epilog="Exit codes: 0 there is a choice, 1 no configuration keeps the bounds, 2 usage, 3 no such store.",
 )
 @store_argument()
-@click.option("--maximize", metavar="METRIC", help="trained_tokens_per_second if left out.")
+@click.option(
+    "--maximize",
+    metavar="METRIC",
+    help="trained_tokens_per_second if left out; with failures the effective ones.",
+)
 @click.option("--minimize", metavar="METRIC", help="Instead, as seconds_per_update.")
 @click.option("--min-ess", type=float, help="Least mean expected normalized ESS, 0 to 1.")
 @click.option("--max-lag", type=int, help="Largest lag of any trained rollout, in versions.")
+@click.option("--min-goodput", type=float, help="Least mean goodput with failures, 0 to 1.")
 @click.option(
     "--scenario", "scenarios", multiple=True, metavar="AXIS",
-    help="An axis that nobody chooses; response_length, drift_per_version and drift are ones anyway.",
+    help="An axis nobody chooses; lengths, drift and failure rates are such anyway.",
 )  # fmt: skip
 @click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="Of all comparisons together."
@@ -33,6 +38,7 @@ def command(
     minimize: str | None,
     min_ess: float | None,
     max_lag: int | None,
+    min_goodput: float | None,
     scenarios: tuple[str, ...],
     confidence: float,
     as_json: bool,
@@ -54,6 +60,7 @@ def command(
         minimize=minimize,
         min_ess=min_ess,
         max_lag=max_lag,
+        min_goodput=min_goodput,
         scenarios=[*scenario_axes(dataset, None), *scenarios] if scenarios else None,
         confidence=confidence,
         store=store,

@@ -17,9 +17,7 @@ from .store_argument import store_argument
 @store_argument()
 @output_option("--output", "-o", help="The page; STORE-report.html beside the store if left out.")
 @force_option
-@click.option(
-    "--maximize", metavar="METRIC", default="trained_tokens_per_second", help="What the verdict is about."
-)
+@click.option("--maximize", metavar="METRIC", help="What the verdict is about; as recommend if left out.")
 @click.option("--min-ess", type=float, help="Bound of the verdict; 0.9 if neither bound is given.")
 @click.option("--max-lag", type=int, help="Bound of the verdict: largest lag of any trained rollout.")
 @click.option("--reference", metavar="ID|AXIS=VALUE,…", help="Compare with this cell, not with the baseline.")
@@ -36,7 +34,7 @@ from .store_argument import store_argument
 def command(
     store: Path,
     output: Path | None,
-    maximize: str,
+    maximize: str | None,
     min_ess: float | None,
     max_lag: int | None,
     reference: str | None,

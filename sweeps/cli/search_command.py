@@ -43,11 +43,15 @@ before, 2 usage, 3 the folder cannot be used, 130/143 interrupted.
     help="Try only points that fulfil it: 'queue_cap >= batch_tokens'.",
 )
 @click.option(
-    "--maximize", multiple=True, metavar="METRIC", help="trained_tokens_per_second if none is given."
+    "--maximize",
+    multiple=True,
+    metavar="METRIC",
+    help="trained_tokens_per_second if none is given; with failures the effective ones.",
 )
 @click.option("--minimize", multiple=True, metavar="METRIC", help="Two objectives in all give a frontier.")
 @click.option("--min-ess", type=float, help="Least mean expected normalized ESS, 0 to 1.")
 @click.option("--max-lag", type=int, help="Largest lag of any trained rollout, in versions.")
+@click.option("--min-goodput", type=float, help="Least mean goodput with failures, 0 to 1.")
 @click.option(
     "--budget", default="20000", show_default=True, metavar="RUNS|SECONDSs", help="Runs, or seconds as 60s."
 )
@@ -107,6 +111,7 @@ def _run(base: Any, axes: dict[str, Any], constraints: Any, name: str, options: 
                     minimize=options["minimize"],
                     min_ess=options["min_ess"],
                     max_lag=options["max_lag"],
+                    min_goodput=options["min_goodput"],
                     constraints=constraints,
                     budget_runs=runs,
                     budget_seconds=seconds,

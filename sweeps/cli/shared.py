@@ -77,11 +77,14 @@ def tell_compiling(config: Any, quiet: bool) -> None:
 
 def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = "") -> int:
     """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
+    from ..results.cadence import cadence_curves
+    from ..results.cadence_text import cadence_facts, cadence_text
     from ..results.frontier import frontier
 
     status = dataset["status"].values
     counts = {name.replace(" ", "_"): int((status == code).sum()) for code, name in enumerate(STATUS_NAMES)}
     found = frontier(dataset)
+    cadence = cadence_curves(dataset)
     if as_json:
         facts = {
             "store": str(folder),
@@ -94,11 +97,15 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
             "scenarios": [{"values": values, "baseline": beside} for values, beside in found.scenarios],
             "cells": list(found.frame.iter_rows(named=True)),
         }
+        if cadence is not None:
+            facts["cadence"] = cadence_facts(cadence)
         if lost := not_recorded(dataset):
             facts["not_recorded"] = list(lost)
         click.echo(json_document("sweep", facts))
     else:
         click.echo(str(found))
+        if cadence is not None:
+            click.echo(f"\n{cadence_text(cadence)}")
         if content:
             click.echo(f"content {content}: that of all stores of these runs", err=True)
     if not dataset.attrs["complete"]:

@@ -156,8 +156,8 @@ def _ranges(
         if content.get(key):
             way_out = "Put what varies under [axes]."
             raise ConfigError(key, "lays out points of its own, which has no meaning here", key, way_out)
-    base = read_base(section_of(content, "base"), folder, base_changes)
     axes = read_axes(content, folder, axis_changes)
+    base = read_base(section_of(content, "base"), folder, base_changes, swept=bool(axes))
     name = content.get("name") or (base.preset[0] if base.preset else "sweep")
     return Ranges(base, axes, strings_of(content, "constraints"), str(name))
 

@@ -38,6 +38,8 @@ TRAINER_SHARES = {
     "trainer_waits_batch": "trainer_batch_seconds",
     "trainer_fetches": "trainer_fetch_seconds",
     "trainer_evaluates": "trainer_evaluation_seconds",
+    "trainer_checkpoints": "trainer_checkpoint_seconds",
+    "trainer_restarts": "trainer_restart_seconds",
 }
 SLOT_SHARES = {
     "slots_busy": "slots_busy_seconds",
@@ -50,6 +52,7 @@ SLOT_SHARES = {
 }
 SPEEDS = ("trained_tokens_per_second", "effective_tokens_per_second")
 OTHER_SHARES = ("wasted_share", "rollouts_per_batch")
+FAILURES = ("goodput_fraction", "lost_updates", "lost_tokens", "repeated_prompts")
 COMPARED = (*MEANS, *OTHER_SHARES, *TRAINER_SHARES, *SLOT_SHARES)
 # Lags shown: (name, first, last).
 LAG_COLUMNS = (("0", 0, 0), ("1", 1, 1), ("2-3", 2, 3), ("4-7", 4, 7), ("8+", 8, 64))
@@ -86,6 +89,7 @@ def wasted_share(ds: xarray.Dataset) -> np.ndarray:
 def _values(ds: xarray.Dataset) -> dict[str, np.ndarray]:
     """Return everything compared as (systems, seeds), NaN where there is nothing."""
     values = {name: ds[name].values.astype(np.float64) for name in MEANS}
+    values |= {name: ds[name].values.astype(np.float64) for name in FAILURES if name in ds}
     trainer = {name: ds[metric].values for name, metric in TRAINER_SHARES.items() if metric in ds}
     slots = {name: ds[metric].values for name, metric in SLOT_SHARES.items() if metric in ds}
     for shares in (trainer, slots):

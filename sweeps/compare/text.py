@@ -10,12 +10,14 @@ from typing import Any
 
 from ..config.config import PipelineConfig, as_engine
 from ..laws.lengths import LengthLaw
+from ..results.cells import GOODPUT
 from ..results.drift_words import drift_words
 from ..results.numbers import formatted
 from ..results.text import grid, terminal_width, wrapped
 from ..results.words import CAUSES
 from .rows import LAG_COLUMNS, SLOT_SHARES, SPEEDS, TRAINER_SHARES
 
+SPEED_HEADER = ("s/update", "tokens/s", "effective/s", "ESS")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -42,7 +44,7 @@ def _table(title: str, header: list[str], lines: list[list[str]]) -> list[str]:
 
 
 def speed_lines(rows: Rows) -> list[list[str]]:
-    """Write each system's s/update, tokens/s, effective tokens/s and ESS."""
+    """Write each system's s/update, tokens/s, effective tokens/s and ESS; goodput where anything can fail."""
     return [
         [
             row["label"],
@@ -50,6 +52,7 @@ def speed_lines(rows: Rows) -> list[list[str]]:
             mean_text(row, "trained_tokens_per_second", ".0f"),
             mean_text(row, "effective_tokens_per_second", ".0f"),
             mean_text(row, "mean_expected_normalized_ess", ".3f"),
+            *([mean_text(row, GOODPUT, ".3f")] if GOODPUT in row else []),
         ]
         for row in rows
     ]
@@ -149,7 +152,9 @@ def comparison_text(rows: Rows, workload: str, drift: str, confidence: float = 0
     """Write the rows of :func:`.compare.rows.comparison_rows` for people."""
     against = f"Against {rows[0]['against']}, seed by seed"
     tables = [
-        *_table("Speed", ["", "s/update", "tokens/s", "effective/s", "ESS"], speed_lines(rows)),
+        *_table(
+            "Speed", ["", *SPEED_HEADER, *(["goodput"] if GOODPUT in rows[0] else [])], speed_lines(rows)
+        ),
         *_table(against, ["", "s/update", "tokens/s", "ESS", "mean lag"], paired_lines(rows)),
         *_lag(rows),
         *_time(rows),
@@ -174,8 +179,24 @@ def notes(rows: Rows, workload: str, drift: str, confidence: float) -> list[str]
         "effective tokens are tokens times it.",
         "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "
         "law's mean.",
+        *_losses(rows),
         *_speedups(rows),
         *_warnings(rows),
+    ]
+
+
+def _losses(rows: Rows) -> list[str]:
+    """Say what failures cost a run, and which figures see it."""
+    if GOODPUT not in rows[0]:
+        return []
+    lost = "; ".join(
+        f"{row['label']} {formatted(row['lost_updates'], ',.1f')} updates and "
+        f"{formatted(row['lost_tokens'], ',.0f')} tokens"
+        for row in rows
+    )
+    return [
+        "Goodput: busy time of steps that were not lost, over the time with data. Tokens/s leave out what is "
+        f"lost, s/update counts it. Lost in failures a run: {lost}."
     ]
 
 

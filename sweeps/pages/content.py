@@ -14,6 +14,7 @@ import numpy as np
 from ...kernels.intervals import mean_interval
 from ..execute.progress import Progress
 from ..recommend.recommend import Recommendation, recommend
+from ..results.cadence import NEEDED
 from ..results.cells import cell_coordinates, cell_values, find_cell, not_recorded
 from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
 from ..results.frontier_table import MOST_SCENARIOS, distinct, worth_a_look
@@ -112,7 +113,7 @@ def gather(
     ds: xarray.Dataset,
     *,
     store: str | None = None,
-    maximize: str = THROUGHPUT,
+    maximize: str | None = None,
     min_ess: float | None = None,
     max_lag: int | None = None,
     reference: int | Mapping[str, Any] | None = None,
@@ -161,14 +162,14 @@ def gather(
     )
 
 
-def _loaded(ds: xarray.Dataset, maximize: str, progress: Progress) -> xarray.Dataset:
+def _loaded(ds: xarray.Dataset, maximize: str | None, progress: Progress) -> xarray.Dataset:
     """Read the variables that a report needs, and no others, once."""
     causes = [
         name
         for name in ds.data_vars
         if str(name).startswith(("slots_", "trainer_")) and "_seconds" in str(name)
     ]
-    names = dict.fromkeys((*_ALWAYS, maximize, "status", *causes))
+    names = dict.fromkeys((*_ALWAYS, *NEEDED, *([maximize] if maximize else []), "status", *causes))
     present = [name for name in names if name in ds.data_vars]
     baseline = [f"baseline_{name}" for name in names if f"baseline_{name}" in ds.data_vars]
     reason = ["reason"] if "reason" in ds.data_vars else []

@@ -13,6 +13,7 @@ from ..charts.style import plain_value
 from ..checks import text_of
 from ..files import write_atomically
 from ..plan.answered import Plan
+from ..plan.checkpoints import checkpoints_said
 from ..plan.rows import SIMULATED, PlanRow, frame_of
 from ..plan.said import (
     assumptions,
@@ -63,6 +64,7 @@ def write_plan_page(path: str | Path, plan: Plan, *, line: str = "") -> Path:
     instance("plan", plan, Plan, "Give what lagsweep.plan returns.")
     line = text_of("line", line, "Give text.")
     title = heading(plan.question)
+    saves = plan.checkpoints
     common: dict[str, Any] = {
         "heading": title,
         "reasons": reasons_said(plan),
@@ -82,7 +84,7 @@ def write_plan_page(path: str | Path, plan: Plan, *, line: str = "") -> Path:
             _figures(plan),
             lambda _: {},
             **common,
-            verdict=best_said(plan),
+            verdict=[*best_said(plan), *(checkpoints_said(plan.question, saves) if saves else [])],
             splits=_table(splits_table(plan), words=(1,)),
             splits_title=SPLITS_TITLE,
             neighbours=_table(neighbours_table(plan), words=(0,)) if plan.neighbours else None,

@@ -44,7 +44,7 @@ def write_report(
     path: str | Path,
     *,
     store: str | None = None,
-    maximize: str = THROUGHPUT,
+    maximize: str | None = None,
     min_ess: float | None = None,
     max_lag: int | None = None,
     reference: int | Mapping[str, Any] | None = None,
@@ -87,6 +87,7 @@ def write_report(
     ConfigError
         For a bad file name, an unknown metric or cell, or bounds out of range.
     """
+    from .cadence import failure_values
     from .figures import report_charts
     from .page import checked_page
     from .sensitivity import section_values, sensitivity_figures
@@ -94,7 +95,8 @@ def write_report(
     sweep_dataset(ds)
     told = checked_progress(progress)
     images = flag_of("images", images)
-    text_of("maximize", maximize, "Name a metric.")
+    if maximize is not None:
+        text_of("maximize", maximize, "Name a metric.")
     target = checked_page(path, "output", "report.html")
     moved = (
         read_sensitivity(path_of("sensitivity", sensitivity))
@@ -114,12 +116,14 @@ def write_report(
         progress=told,
     )
     indices = [] if moved is None else sensitivity_figures(moved)
-    figures = [*report_charts(content), *indices]
+    failing = failure_values(content)
+    figures = [*report_charts(content), *indices, *(failing["figures"] if failing else [])]
     written: tuple[Path, ...] = ()
     if images:
         with told.steps("charts drawn", len(figures)) as step:
             written = tuple(_write_images(figures, target, step))
-    page = _page(content, figures, None if moved is None else section_values(moved, indices, content.spec))
+    sensitive = None if moved is None else section_values(moved, indices, content.spec)
+    page = _page(content, figures, sensitive, failing)
     write_atomically(target, page)
     return Report(target, written, len(page))
 
@@ -139,7 +143,12 @@ def _write_images(figures: Sequence[Figure], page: Path, step: Callable[[], None
     return found
 
 
-def _page(content: Content, figures: Sequence[Figure], moved: dict[str, Any] | None) -> bytes:
+def _page(
+    content: Content,
+    figures: Sequence[Figure],
+    moved: dict[str, Any] | None,
+    failing: dict[str, Any] | None,
+) -> bytes:
     """Put the page together: small figures side by side, the others in sections of their own."""
     from .figures import Heatmaps
     from .page import linked_page
@@ -172,6 +181,7 @@ def _page(content: Content, figures: Sequence[Figure], moved: dict[str, Any] | N
             for title, beginning in small.items()
         ],
         moved=moved,
+        failing=failing,
         **report_values(content),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..recommend.text import bound_sentence, question
-from ..results.cells import cell_coordinates, not_recorded, not_recorded_note
+from ..results.cells import GOODPUT, cell_coordinates, not_recorded, not_recorded_note
 from ..results.commands import Commands
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.frontier_table import halted_text
@@ -100,9 +100,13 @@ def _figures(content: Content) -> str:
     value = with_half_width(best.value, half, digits_for([best.value], [half]))
     ess = with_half_width(figures[ESS], figures[f"{ESS}_half_width"], 4)
     interval = f" ({content.confidence:.0%} interval)" if not missing(half) else ""
+    steps = f"{fixed(figures['seconds_per_update'], 1)} s per update"
+    if GOODPUT in figures:
+        goodput = with_half_width(figures[GOODPUT], figures[f"{GOODPUT}_half_width"], 3)
+        steps = f"goodput {goodput}, {steps} (lost ones too)"
     return (
         f"{value} {best.units}{interval} at ESS {ess}, mean lag {fixed(figures['mean_lag'], 2)}, "
-        f"{fixed(figures['seconds_per_update'], 1)} s per update, "
+        f"{steps}, "
         f"{fixed(figures['rollouts_per_batch'], 1)} rollouts per batch."
     )
 

@@ -14,6 +14,7 @@ from ..spec.make import make_spec
 from ..spec.spec import SweepSpec
 from ..sweep.run import run_spec
 from .carrying_out import SEEDS
+from .checkpoints import PlanCheckpoints, checkpoint_facts, checkpoints_of
 from .question import Question
 from .ranges import Effect
 from .rows import BOUNDED, PlanRow, frame_of, reasons_of, row_dict, settings_of
@@ -81,6 +82,15 @@ class Plan:
         return self.spec.config(self.best.place)
 
     @property
+    def checkpoints(self) -> PlanCheckpoints | None:
+        """How often the best cell saves; None where the trainer does not fail, or nothing is feasible."""
+        failures = self.question.failures
+        if failures is None or self.best is None or self.best.result is None:
+            return None
+        one = self.best.result
+        return checkpoints_of(failures, one.seconds_per_update, one.effective_tokens_per_second)
+
+    @property
     def measure_first(self) -> Effect | None:
         """The input that moves the answer most; None where no input has a range."""
         return self.effects[0] if self.effects else None
@@ -117,7 +127,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data for JSON (None for NaN and for what has no end)."""
-        gpus, price = self.question.gpus, self.question.price
+        gpus, price, saves = self.question.gpus, self.question.price, self.checkpoints
         rows = {
             name: [row_dict(row, gpus, price) for row in part]
             for name, part in (("splits", self.splits), ("neighbours", self.neighbours), ("cells", self.rows))
@@ -130,6 +140,7 @@ class Plan:
                 "said": self.said,
                 "inputs": [_effect_dict(one, self.rivals) for one in self.effects],
                 "infeasible": reasons_of(self.rows),
+                **({"checkpoints": checkpoint_facts(self.question, saves)} if saves else {}),
                 **rows,
             }
         )

@@ -70,6 +70,10 @@ def plan(
     price: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     measured: str | Path | None = None,
+    trainer_mtbf_seconds: float | None = None,
+    restart_seconds: float | None = None,
+    checkpoint_seconds: float | None = None,
+    storage_bytes_per_second: float | None = None,
     seeds: int = SEEDS,
     most_simulated: int = MOST_SIMULATED,
     store: str | Path | None = None,
@@ -117,6 +121,12 @@ def plan(
         Measured inputs in the place of defaults: name -> number, or pair of ends.
     measured : path, optional
         An engine that was measured, as ``lagsweep engine fit`` writes it.
+    trainer_mtbf_seconds : float, optional
+        Mean time between failures of the trainer: the answer then says how often to save.
+    restart_seconds : float, optional
+        From a failure until the trainer works again; 300 when left out.
+    checkpoint_seconds, storage_bytes_per_second : float, optional
+        Of a checkpoint; or the rate at which all ranks together write one, of the size that the ledger says.
     seeds : int
         Of each simulated cell.
     most_simulated : int
@@ -148,6 +158,8 @@ def plan(
         optimizer_steps=optimizer_steps, reference_model=reference_model, engine_format=engine_format,
         cache_format=cache_format, utilization=utilization, drift_per_version=drift_per_version,
         drift=drift, price=price, inputs=inputs, measured=measured,
+        trainer_mtbf_seconds=trainer_mtbf_seconds, restart_seconds=restart_seconds,
+        checkpoint_seconds=checkpoint_seconds, storage_bytes_per_second=storage_bytes_per_second,
     )  # fmt: skip
     return answer(
         asked,

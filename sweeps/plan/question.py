@@ -17,6 +17,7 @@ from ..laws.lengths import LengthLaw
 from ..laws.shipped import shipped_index
 from ..memory.models import ModelRecord, load_model
 from ..presets.systems import SystemLabel, checked_label
+from .checkpoints import TrainerFailures, checked_failures
 from .inputs import Input, colocated_inputs, engine_inputs, given_inputs, trainer_inputs
 from .measured import MeasuredEngine, load_measured, measured_inputs
 from .networks import Network, load_network
@@ -66,6 +67,7 @@ class Question:
     price: float | None
     inputs: tuple[Input, ...]
     measured: MeasuredEngine | None
+    failures: TrainerFailures | None = None
 
     @property
     def longest_tokens(self) -> int:
@@ -111,6 +113,10 @@ def ask(
     price: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     measured: str | Path | None = None,
+    trainer_mtbf_seconds: float | None = None,
+    restart_seconds: float | None = None,
+    checkpoint_seconds: float | None = None,
+    storage_bytes_per_second: float | None = None,
 ) -> Question:
     """Check a question and fill in what was left out; arguments as :func:`.plan.plan`.
 
@@ -164,6 +170,9 @@ def ask(
         price=None if price is None else checked(RealNumber, "price", price, low=0),
         inputs=tuple(given_inputs(usual, inputs)),
         measured=engine,
+        failures=checked_failures(
+            record.shape, trainer_mtbf_seconds, restart_seconds, checkpoint_seconds, storage_bytes_per_second
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..results.text import grid, terminal_width, wrapped
+from .checkpoints import checkpoints_said
 from .rows import SIMULATED, PlanRow
 from .said import assumptions, best_said, cells_said, effects_said, heading, nothing_said, reasons_said
 from .wording import between, changed, rules_words, short, value, whole
@@ -25,6 +26,9 @@ def plan_text(plan: Plan) -> str:
         return "\n".join([*parts, *_reasons(plan)])
     first, *lines = best_said(plan)
     parts += [wrapped(first, width=width), *(wrapped(said, "    ", "  ", width=width) for said in lines)]
+    saves = plan.checkpoints
+    if saves is not None:
+        parts += ["", *(wrapped(said, width=width) for said in checkpoints_said(plan.question, saves))]
     parts += ["", SPLITS_TITLE, grid(*splits_table(plan), left=[0, 1], width=width)]
     if plan.neighbours:
         parts += ["", "One setting changed", grid(*neighbours_table(plan), left=[0], width=width)]

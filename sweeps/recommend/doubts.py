@@ -111,6 +111,10 @@ def _nothing_admissible(
         return Doubt("Every setting stalls; simulate one of them to see where.")
     if not reports:
         return Doubt("No setting has a value in every scenario.")
+    if all(report.name == "min_goodput" for report in reports):
+        return Doubt(
+            "No setting keeps it; shorter checkpoints or restarts, or other cadences, raise goodput."
+        )
     # Fresher settings than any tried: the smallest lag limit, if it was not among them.
     axis = next((name for name in ("max_lag", "max_policy_lag") if name in table.axes), "max_lag")
     tried = [value.item() for value in np.unique(table.axes[axis])] if axis in table.axes else []

@@ -26,7 +26,8 @@ from ...kernels.errors import ConfigError
 from ...kernels.intervals import mean_interval
 from ..checks import RealNumber, WholeNumber, checked, confidence_of, path_of, sweep_dataset, text_of
 from ..json_text import plain_data
-from ..results.cells import recorded_values
+from ..results.cadence import default_objective
+from ..results.cells import GOODPUT, has_failures, recorded_values
 from ..results.drift_words import drift_words_of, is_measured, standing_of
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.shares import time_shares
@@ -127,6 +128,7 @@ def recommend(
     minimize: str | None = None,
     min_ess: float | None = None,
     max_lag: int | None = None,
+    min_goodput: float | None = None,
     scenarios: Sequence[str] | None = None,
     confidence: float = 0.95,
     store: str | Path | None = None,
@@ -138,14 +140,18 @@ def recommend(
     ds : xarray.Dataset
         As :func:`lagsweep.run_sweep` or :func:`lagsweep.open_sweep` gives.
     maximize, minimize : str
-        The metric; ``trained_tokens_per_second`` is maximized when neither is given.
+        The metric; ``trained_tokens_per_second`` is maximized when neither is given, with failures
+        ``effective_tokens_per_second``, which leave out what is lost.
     min_ess : float, optional
         Least mean of ``mean_expected_normalized_ess``, 0…1.
     max_lag : int, optional
         Largest ``max_lag_observed`` of any seed.
+    min_goodput : float, optional
+        Least mean of ``goodput_fraction``, 0…1, of a sweep with failures.
     scenarios : sequence of str, optional
-        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and
-        ``drift`` where they are axes, when left out.
+        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version``,
+        ``drift`` and the failure rates (``trainer_mtbf_seconds``, ``worker_mtbf_seconds``) where they are
+        axes, when left out.
     confidence : float
         Of the choice's own interval, and of all comparisons together.
     store : path, optional
@@ -167,12 +173,12 @@ def recommend(
     >>> recommend(ds, min_ess=0.5, max_lag=1).settings
     {'max_lag': 1}
     """
-    objective, sense = _objective(maximize, minimize)
     checked = confidence_of(confidence)
     sweep_dataset(ds)
+    objective, sense = _objective(ds, maximize, minimize)
     if store is not None:
         path_of("store", store)
-    bounds = bounds_of(min_ess, max_lag)
+    bounds = bounds_of(min_ess, max_lag, min_goodput)
     table = choice_table(ds, objective, sense, bounds, scenarios, checked)
 
     candidates = candidates_of(table, table.admissible())
@@ -227,13 +233,15 @@ def _described(ds: xarray.Dataset, table: ChoiceTable, row: int, confidence: flo
     }
 
 
-def _objective(maximize: str | None, minimize: str | None) -> tuple[str, int]:
+def _objective(ds: xarray.Dataset, maximize: str | None, minimize: str | None) -> tuple[str, int]:
     if maximize is not None and minimize is not None:
         raise ConfigError("maximize", "excludes minimize", (maximize, minimize), "Give one of them.")
     for name, metric in (("maximize", maximize), ("minimize", minimize)):
         if metric is not None:
             text_of(name, metric, "Name a metric.")
-    return (minimize, -1) if minimize is not None else (maximize or THROUGHPUT, 1)
+    if minimize is not None:
+        return minimize, -1
+    return maximize or default_objective(spec_of(ds).options_in_use), 1
 
 
 def _share(value: Any, name: str) -> float:
@@ -242,7 +250,9 @@ def _share(value: Any, name: str) -> float:
     return share
 
 
-def bounds_of(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
+def bounds_of(
+    min_ess: float | None, max_lag: int | None, min_goodput: float | None = None
+) -> tuple[Bound, ...]:
     """Check the bounds of a choice.
 
     Raises
@@ -257,6 +267,8 @@ def bounds_of(min_ess: float | None, max_lag: int | None) -> tuple[Bound, ...]:
         rule = "must be a whole number from 0"
         largest = checked(WholeNumber, "max_lag", max_lag, low=0, high=2**63, rule=rule, way_out="Give 2.")
         found.append(Bound("max_lag", MAX_LAG, float(largest)))
+    if min_goodput is not None:
+        found.append(Bound("min_goodput", GOODPUT, _share(min_goodput, "min_goodput")))
     return tuple(found)
 
 
@@ -264,7 +276,8 @@ def _figures(ds: xarray.Dataset, row: int, confidence: float) -> dict[str, float
     """Average what stands beside the objective."""
 
     figures: dict[str, float] = {}
-    names = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
+    always = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
+    names = (*always, GOODPUT) if has_failures(ds) else always
     beside = (*names, MAX_LAG, "updates", "trained_rollouts")
     values = {name: recorded_values(ds, name)[row] for name in beside}
     for name in names:

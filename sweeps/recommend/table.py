@@ -29,7 +29,7 @@ class Bound:
 
     Parameters
     ----------
-    name : {"min_ess", "max_lag"}
+    name : {"min_ess", "max_lag", "min_goodput"}
     metric : str
     limit : float
     """
@@ -41,7 +41,7 @@ class Bound:
     @property
     def is_lower(self) -> bool:
         """Whether the metric must be at least the limit."""
-        return self.name == "min_ess"
+        return self.name.startswith("min_")
 
     def met(self, values: np.ndarray) -> np.ndarray:
         """Tell which values keep the bound (NaN does not)."""

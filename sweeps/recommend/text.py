@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..results.cells import GOODPUT
 from ..results.numbers import digits_for, fixed, missing, percent_interval, with_half_width
 from ..results.text import grid_with_settings, terminal_width, wrapped
 from ..results.words import CAUSES, describe_settings
@@ -29,7 +30,8 @@ def question(result: Recommendation) -> str:
     """Say what was asked."""
     verb = "Largest" if result.maximize else "Smallest"
     conditions = [
-        f"{bound.metric} {'≥' if bound.name == 'min_ess' else '≤'} {bound.limit:g}" for bound in result.bounds
+        f"{bound.metric} {'≥' if bound.name.startswith('min_') else '≤'} {bound.limit:g}"
+        for bound in result.bounds
     ]
     return f"{verb} {result.objective}" + (f" with {' and '.join(conditions)}" if conditions else "")
 
@@ -58,12 +60,17 @@ def _choice(result: Recommendation) -> str:
         f"  {result.objective} {with_half_width(result.value, half, digits)} {result.units} ({interval})"
     )
     f = result.figures
+    steps = f"{fixed(f['seconds_per_update'], 1)} s per update"
+    if GOODPUT in f:
+        steps = (
+            f"goodput {with_half_width(f[GOODPUT], f[f'{GOODPUT}_half_width'], 3)}, {steps}, lost ones too"
+        )
     ess = "mean_expected_normalized_ess"
     lines.append(
         wrapped(
             f"ESS {with_half_width(f[ess], f[f'{ess}_half_width'], 4)}, mean lag {fixed(f['mean_lag'], 2)}, "
             f"largest lag {fixed(f['max_lag_observed'], 0)}, "
-            f"{fixed(f['seconds_per_update'], 1)} s per update, "
+            f"{steps}, "
             f"{fixed(f['rollouts_per_batch'], 1)} rollouts per batch",
             "  ",
         )
@@ -159,7 +166,8 @@ def _gain(step: Alternative) -> str:
 def _level(bound: BoundReport, value: float | None) -> str:
     if missing(value) or value is None:
         return "none"
-    return f"ESS {value:.4f}" if bound.name == "min_ess" else f"a largest lag of {value:g}"
+    words = {"min_ess": f"ESS {value:.4f}", "min_goodput": f"goodput {value:.4f}"}
+    return words.get(bound.name, f"a largest lag of {value:g}")
 
 
 def _limit(bound: BoundReport, value: float | None) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DONE = 1
 NOT_RECORDED = "not_recorded"  # attribute of a dataset: metrics that its store was made without
+GOODPUT = "goodput_fraction"
 _MOST_NAMED = 5
 
 
@@ -69,6 +70,11 @@ def not_recorded(ds: xarray.Dataset) -> tuple[str, ...]:
     ('mean_lag', 'syncs')
     """
     return tuple(str(ds.attrs.get(NOT_RECORDED, "")).split())
+
+
+def has_failures(ds: xarray.Dataset) -> bool:
+    """Tell whether a sweep has failures or checkpoints, and what they cost was recorded."""
+    return GOODPUT in ds and GOODPUT not in not_recorded(ds)
 
 
 def not_recorded_note(names: Sequence[str]) -> str:

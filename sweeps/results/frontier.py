@@ -19,11 +19,13 @@ from ..checks import confidence_of, text_of
 from ..runs.status import DONE
 from ..spec.carried import spec_of
 from .cells import (
+    GOODPUT,
     axis_names,
     cell_coordinates,
     cell_values,
     find_cell,
     halted_runs,
+    has_failures,
     not_recorded,
     recorded_values,
 )
@@ -253,8 +255,9 @@ def frontier(
         The two metrics; a cell is on the frontier when no other has both means at least as large and one
         larger.
     scenarios : sequence of str, optional
-        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and
-        ``drift`` where they are axes, when left out. None of them for one frontier of all cells: ``[]``.
+        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version``,
+        ``drift`` and the failure rates where they are axes, when left out. None of them for one frontier of
+        all cells: ``[]``.
     confidence : float
         Of each interval.
 
@@ -269,7 +272,8 @@ def frontier(
     spec = spec_of(ds)
     text_of("throughput", throughput, "Name a metric.")
     text_of("ess", ess, "Name a metric.")
-    metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN)))
+    failing = (GOODPUT,) if has_failures(ds) else ()
+    metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN, *failing)))
     columns = _cell_table(ds, metrics, (throughput, ess), confidence)
     found = scenarios_of(columns, scenario_axes(ds, scenarios), len(columns["cell"]))
     columns["on_frontier"] = np.zeros(len(columns["cell"]), bool)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .cells import GOODPUT
 from .numbers import digits_for, fixed, number, with_half_width
 from .text import UNBOUNDED, fits, grid, grid_with_settings, wrapped
 from .words import axis_heading, describe_settings
@@ -51,6 +52,8 @@ def _table(result: Frontier, shown: list[dict[str, Any]]) -> str:
         for metric in (result.throughput, result.ess)
     }
     header = list(HEADER)
+    if _fails(result):
+        header[2] = "goodput"
     if result.throughput != "trained_tokens_per_second":
         header[0] = result.throughput
     lines: list[tuple[Any, list[str]]] = []
@@ -62,6 +65,11 @@ def _table(result: Frontier, shown: list[dict[str, Any]]) -> str:
         halted = ["", *map(halted_text, shown)] if result.baseline is not None else map(halted_text, shown)
         lines = [(settings, [*figures, text]) for (settings, figures), text in zip(lines, halted)]
     return grid_with_settings(result.axes, header, lines)
+
+
+def _fails(result: Frontier) -> bool:
+    """Tell whether the table shows goodput: seconds per update count lost updates too."""
+    return GOODPUT in result.frame.columns
 
 
 def halted_text(row: dict[str, Any]) -> str:
@@ -81,7 +89,7 @@ def _figures(row: dict[str, Any], result: Frontier, digits: dict[str, int]) -> l
             with_half_width(row[metric], row[f"{metric}_half_width"], digits[metric])
             for metric in (result.throughput, result.ess)
         ),
-        fixed(row["seconds_per_update"], 1),
+        fixed(row[GOODPUT], 3) if _fails(result) else fixed(row["seconds_per_update"], 1),
         fixed(row["mean_lag"], 2),
         fixed(row["rollouts_per_batch"], 1),
     ]
@@ -206,6 +214,11 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
         )
     else:
         sentences.append("One seed gives no interval.")
+    if _fails(result):
+        sentences.append(
+            "goodput: busy time of steps that were not lost, over the time in which the trainer had data. "
+            "Tokens/s leave out what was lost."
+        )
     sentences.append(
         f"ESS: expected normalized ESS at {result.drift}."
         + (" The lag limit is enforced by discarding only." if result.level_1 else "")

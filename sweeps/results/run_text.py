@@ -34,6 +34,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "generated_rollouts", "trained_rollouts", "discarded_rollouts", "mean_queue_tokens",
         "max_queue_tokens_observed",
     ),
+    "Failures and checkpoints": ("goodput_fraction", "lost_updates", "lost_tokens", "repeated_prompts"),
 }  # fmt: skip
 _METRIC, _METRIC_WORDS = (30, 13, 11, 18), (0, 2, 3)  # name, value, unit, bar; those at the left
 _NARROW_METRIC = (30, 12, 12)  # name, value, unit: 60 columns
@@ -56,7 +57,8 @@ def run_text(result: PipelineResult) -> str:
     metrics = dict(result.metrics)
     metrics.pop("stalled")
     for title, names in _GROUPS.items():
-        lines += ["", title, *(_row(name, metrics.pop(name)) for name in names)]
+        if all(name in metrics for name in names):  # of options, where they are in use
+            lines += ["", title, *(_row(name, metrics.pop(name)) for name in names)]
     lines += _causes(metrics, "slots_", "Slots by cause")
     lines += _causes(metrics, "trainer_", "Trainer by cause")
     rest = {name: value for name, value in metrics.items() if not _is_nothing(value)}
@@ -133,7 +135,7 @@ def _lags(result: PipelineResult) -> list[str]:
 
 
 def _notes(result: PipelineResult) -> list[str]:
-    from ..runs.diagnosis import explain_stall, too_short_for_an_update
+    from ..runs.diagnosis import explain_stall, failure_remark, too_short_for_an_update
     from ..runs.engine_remarks import engine_remarks
 
     config = result.config
@@ -145,6 +147,8 @@ def _notes(result: PipelineResult) -> list[str]:
         notes.append(f"No update completed in the measured time{why}.")
     if not halt:
         notes += [f"Engines: {remark}." for remark in engine_remarks(config, result.metrics)]
+    lost = failure_remark(config, result.metrics)
+    notes += [f"{lost[0].upper()}{lost[1:]}."] if lost else []
     cut = cut_note(config.response_length)
     if cut:
         notes.append(f"{cut}.")

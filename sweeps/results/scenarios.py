@@ -18,7 +18,10 @@ from .cells import axis_names
 if TYPE_CHECKING:
     import xarray
 
-SCENARIO_FIELDS = ("response_length", "environment_seconds", "drift_per_version", "drift")
+SCENARIO_FIELDS = (
+    "response_length", "environment_seconds", "drift_per_version", "drift", "trainer_mtbf_seconds",
+    "worker_mtbf_seconds",
+)  # fmt: skip
 
 
 def scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str, ...]:

@@ -77,8 +77,10 @@ def shares_of(read: object, known: set[object], count: int) -> list[dict[str, di
     """Turn metrics, read by name as (cells, seeds), into shares."""
     mean = lambda name: mean_interval(read(name))[0]  # type: ignore[operator]  # noqa: E731
     trained, discarded = mean("trained_tokens"), mean("discarded_tokens")
-    left = np.maximum(0.0, mean("generated_tokens") - trained - discarded)
-    found = {"trained_tokens": trained, "discarded_tokens": discarded, "left": left}
+    found = {"trained_tokens": trained, "discarded_tokens": discarded}
+    if "lost_tokens" in known:
+        found["lost_tokens"] = np.nan_to_num(mean("lost_tokens"))  # some cells have no failures
+    found["left"] = np.maximum(0.0, mean("generated_tokens") - sum(found.values()))
     training, busy = mean("trainer_utilization"), mean("rollout_utilization")
     level_1 = {"trainer_busy_seconds": training, "trainer_batch_seconds": 1 - training}
     level_1 |= {"slots_busy_seconds": busy, "slots_token_cap_seconds": 1 - busy}

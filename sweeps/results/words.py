@@ -56,6 +56,10 @@ _SHORT_FIELDS = {
     "prefetch_batches": "prefetch",
     "max_running_groups": "running",
     "queue_order": "",
+    "trainer_mtbf_seconds": "MTBF s",
+    "worker_mtbf_seconds": "worker MTBF s",
+    "checkpoint_every_updates": "checkpoint",
+    "checkpoint_scope": "",
     "stale_check": "stale",
 }
 # What is useful comes first. The names are metrics, but for the tokens left.
@@ -83,6 +87,7 @@ CAUSES = {
     "tokens": {
         "trained_tokens": Cause("trained", "trained"),
         "discarded_tokens": Cause("discarded as too old", "discarded"),
+        "lost_tokens": Cause("lost in failures", "lost"),
         "left": Cause("left at the end", "left"),
     },
 }

@@ -8,7 +8,8 @@ conflict and the time of the last progress.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -79,6 +80,30 @@ def explain_stall(config: PipelineConfig, result: PipelineResult) -> str:
     return f"{status}, last progress at {seconds:g} s: {_conflict(config, result)}."
 
 
+def failure_remark(config: PipelineConfig, metrics: Mapping[str, Any]) -> str:
+    """Say what failures and checkpoints took of a run; empty where there are none, or none came.
+
+    Examples
+    --------
+    >>> failure_remark(PipelineConfig(), {"updates": 3})
+    ''
+    """
+    if not config.has_failures:
+        return ""
+    updates, lost = metrics["updates"], metrics["lost_updates"]
+    if updates and lost == updates:
+        every = config.checkpoint_every_updates
+        saved = "nothing is saved" if every is None else f"saved is every {every} updates"
+        return f"every update was lost in a failure: {saved}; set checkpoint_every_updates below what fits"
+    if not lost:
+        return ""
+    share = lost / updates
+    return (
+        f"{lost:,} of {updates:,} updates were lost in failures ({share:.1%}): tokens/s and goodput leave "
+        "them out, seconds_per_update counts them"
+    )
+
+
 def _batch(config: PipelineConfig) -> str:
     if config.batch_groups is not None:
         return f"batch_groups ({config.batch_groups})"
@@ -90,6 +115,12 @@ def _conflict(config: PipelineConfig, result: PipelineResult) -> str:
     batch = _batch(config)
     groups = config.batch_groups or 1
     last = result.timeline[-1]
+    down = result.metrics.get("trainer_restart_seconds", 0.0)
+    if 2 * down >= config.duration_seconds - config.warmup_seconds:
+        return (
+            f"restart_seconds ({config.restart_seconds:g}) keeps the trainer down for {down:,.0f} s, with a "
+            f"failure every trainer_mtbf_seconds ({config.trainer_mtbf_seconds:g})"
+        )
     if config.filter_probability == 1.0:
         return f"filter_probability (1) drops every group, so {batch} never comes together"
     if config.max_running_groups == 0:

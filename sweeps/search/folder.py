@@ -10,8 +10,9 @@ from typing import Any
 from ...kernels.errors import StoreError
 from ..files import write_atomically
 from ..json_text import json_text, plain_data
+from ..spec.design import design_from_groups
 from ..spec.identity import fingerprint_of
-from ..spec.make import make_spec
+from ..spec.spec import SweepSpec
 from ..user_files import decoded, parse_json, read_bytes
 from .question import Question
 from .space import Space
@@ -42,7 +43,7 @@ def identity_of(
 def space_facts(space: Space) -> dict[str, Any]:
     """Return what makes a space and no other."""
     return {
-        "base": make_spec(space.base, {}, 1).to_plain()["base"],
+        "base": SweepSpec(base=space.base, design=design_from_groups([]), seeds=(0,)).to_plain()["base"],
         "seed": space.base.seed,
         "axes": {axis.name: axis.described for axis in space.axes},
         "constraints": list(space.constraints),

@@ -10,7 +10,8 @@ from ...kernels.errors import ConfigError, nearest
 from ..checks import texts_of
 from ..recommend.recommend import bounds_of
 from ..recommend.table import Bound
-from ..results.frontier import THROUGHPUT
+from ..results.cadence import default_objective
+from ..results.cells import GOODPUT
 from ..spec.design import design_from_groups
 from ..spec.spec import SweepSpec
 from ..spec.stopping import reported_metrics
@@ -40,7 +41,12 @@ class Question:
 
 
 def question_of(
-    space: Space, maximize: Any, minimize: Any, min_ess: float | None, max_lag: int | None
+    space: Space,
+    maximize: Any,
+    minimize: Any,
+    min_ess: float | None,
+    max_lag: int | None,
+    min_goodput: float | None = None,
 ) -> Question:
     """Check what is asked.
 
@@ -51,12 +57,15 @@ def question_of(
     """
     asked = [(name, 1) for name in _names("maximize", maximize)]
     asked += [(name, -1) for name in _names("minimize", minimize)]
-    asked = asked or [(THROUGHPUT, 1)]
+    asked = asked or [(default_objective(spec_at_start(space).options_in_use), 1)]
     names = [name for name, _ in asked]
     if len(asked) > 2 or len(set(names)) < len(names):
         rule = "must be one metric or two different ones, with minimize"
         raise ConfigError("maximize", rule, names, "Give one or two.")
-    return Question(tuple(asked), bounds_of(min_ess, max_lag), units_of(space, "maximize", names))
+    bounds = bounds_of(min_ess, max_lag, min_goodput)
+    if min_goodput is not None:
+        units_of(space, "min_goodput", [GOODPUT])
+    return Question(tuple(asked), bounds, units_of(space, "maximize", names))
 
 
 def units_of(space: Space, argument: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -67,14 +76,18 @@ def units_of(space: Space, argument: str, names: Sequence[str]) -> tuple[str, ..
     ConfigError
         For an unknown metric.
     """
-    columns = {axis.name: [axis.at_start] for axis in space.axes}
-    spec = SweepSpec(base=space.base, design=design_from_groups([columns]), seeds=(0,))
-    units = {metric.name: metric.units for metric in reported_metrics(spec)}
+    units = {metric.name: metric.units for metric in reported_metrics(spec_at_start(space))}
     for name in names:
         if name not in units:
             way_out = nearest(name, units) or "The reference lists the metrics."
             raise ConfigError(argument, "must be a metric of these runs", name, way_out)
     return tuple(units[name] for name in names)
+
+
+def spec_at_start(space: Space) -> SweepSpec:
+    """Make a sweep of one point of a space, to see which options its runs use."""
+    columns = {axis.name: [axis.at_start] for axis in space.axes}
+    return SweepSpec(base=space.base, design=design_from_groups([columns]), seeds=(0,))
 
 
 def _names(field: str, given: Any) -> tuple[str, ...]:

@@ -60,6 +60,7 @@ def search(
     minimize: str | Sequence[str] = (),
     min_ess: float | None = None,
     max_lag: int | None = None,
+    min_goodput: float | None = None,
     constraints: Sequence[str] = (),
     budget_runs: int = 20_000,
     budget_seconds: float | None = None,
@@ -86,11 +87,14 @@ def search(
         Axis -> values to choose from, or a range: ``{"from": 1, "to": 9}``; ``"scale": "log"`` goes by
         ratios.
     maximize, minimize : str or sequence of str
-        One metric or two in all; ``trained_tokens_per_second`` is maximized when none is given.
+        One metric or two in all; ``trained_tokens_per_second`` is maximized when none is given, with
+        failures ``effective_tokens_per_second``.
     min_ess : float, optional
         Least mean of ``mean_expected_normalized_ess``, 0…1.
     max_lag : int, optional
         Largest ``max_lag_observed`` of any seed.
+    min_goodput : float, optional
+        Least mean of ``goodput_fraction``, 0…1, with failures.
     constraints : sequence of str
         A point that breaks one is not tried, as ``"queue_cap >= batch_tokens"``.
     budget_runs : int
@@ -146,7 +150,7 @@ def search(
         mapping_of("axes", axes, "Write {'max_lag': [0, 1, 2]}."),
         texts_of("constraints", constraints, "Write ['queue_cap >= batch_tokens']."),
     )
-    question = question_of(space, maximize, minimize, min_ess, max_lag)
+    question = question_of(space, maximize, minimize, min_ess, max_lag, min_goodput)
     asked = {
         "indifference": checked(
             RealNumber, "indifference", indifference, low=1e-9, high=1.0,

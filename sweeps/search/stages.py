@@ -16,7 +16,9 @@ from ..execute.options import Executor, Observer
 from ..recommend.table import ChoiceTable, choice_table
 from ..runs.diagnosis import explain_stall
 from ..runs.simulate import simulate_pipeline
+from ..spec.design import design_from_groups
 from ..spec.make import make_spec
+from ..spec.spec import SweepSpec
 from ..sweep.run import run_spec
 from .question import Question
 from .space import Point
@@ -97,7 +99,8 @@ class Stages:
     def config(self, point: Point) -> PipelineConfig:
         """Build the configuration of a point."""
         columns = {name: [value] for name, value in point.items()}
-        return make_spec(self.base, [columns], 1).config(0)
+        # Unlike a sweep, one point may leave some of the base without an effect.
+        return SweepSpec(base=self.base, design=design_from_groups([columns]), seeds=(0,)).config(0)
 
     def tables(self, ds: xarray.Dataset) -> list[ChoiceTable]:
         """Lay a stage out for a choice, once for each objective."""

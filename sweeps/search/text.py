@@ -28,7 +28,8 @@ def _question(result: SearchResult) -> str:
         for metric, sense, _ in result.objectives
     )
     limits = [
-        f"{metric} {'≥' if name == 'min_ess' else '≤'} {limit:g}" for name, metric, limit in result.bounds
+        f"{metric} {'≥' if name.startswith('min_') else '≤'} {limit:g}"
+        for name, metric, limit in result.bounds
     ]
     conditions = f" with {' and '.join(limits)}" if limits else ""
     return wrapped(

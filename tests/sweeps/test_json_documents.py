@@ -16,6 +16,7 @@ from lagsweep.sweeps.json_text import DOCUMENTS, json_document, schema_name
 DATA = Path(__file__).resolve().parents[1] / "data"
 STORED = ["--duration-seconds", "120", "--axis", "max_lag=0,1", "--seeds", "2"]
 CHEAP = ["--duration-seconds", "60", "--warmup-seconds", "0"]
+FAILING = ["--duration-seconds", "600", "--restart-seconds", "20", "--checkpoint-seconds", "2"]
 # What the plain calls do not show.
 MORE = {
     "run: dry": (["run", "--dry-run", *STORED], "dry-run"),
@@ -68,6 +69,29 @@ MORE = {
          "-q", "--results", "{folder}"],
         "plan",
     ),
+    "run: failures": (
+        ["run", "--store", "{folder}/fails", *FAILING, "--axis", "checkpoint_every_updates=2,8",
+         "--axis", "trainer_mtbf_seconds=100,none", "--seeds", "2", "-q"],
+        "sweep",
+    ),
+    "compare: failures": (
+        ["compare", "areal", "tinker", "--seeds", "1", "-q", "--trainer-mtbf-seconds", "100",
+         "--batch-groups", "4", "--group-size", "2", *CHEAP],
+        "compare",
+    ),
+    "simulate: failures": (
+        ["simulate", *FAILING, "--trainer-mtbf-seconds", "100", "--checkpoint-every-updates", "4"],
+        "simulate",
+    ),
+    "drill: losses": (["drill", "--config", "{folder}/fails.toml", "--seeds", "2"], "drill-losses"),
+    "plan: failures": (
+        ["plan", "--model", "Qwen3-0.6B", "--accelerator", "H100", "--gpus", "8", "--prompts", "2",
+         "--group-size", "2", "--law", "fixed:50", "--prompt-tokens", "10", "--max-tokens", "100",
+         "--rollout-gpus", "4", "--tensor-parallel", "2", "--systems", "synchronous", "--caps", "8",
+         "--trainer-mtbf-hours", "5", "--storage-gb-per-second", "1", "--seeds", "1", "-q",
+         "--store", "{folder}/planned-fails"],
+        "plan",
+    ),
     "presets: all": (["presets"], "presets"),
     "presets: none": (["presets", "miles"], "preset"),
     "error: usage": (["simulate", "--nothing"], "error"),
@@ -91,6 +115,7 @@ PLAIN = {
 def folder(tmp_path_factory):
     folder = prepare(tmp_path_factory.mktemp("json"))
     shutil.copy(DATA / "engines" / "vllm_samples.csv", folder / "samples.csv")
+    (folder / "fails.toml").write_text("[base]\nduration_seconds = 600\ntrainer_mtbf_seconds = 100\n")
     shutil.copy(DATA / "rollouts" / "real_rollouts_smollm2.jsonl", folder / "measured.jsonl")
     (folder / "bad.jsonl").write_text('{"response_ids": [1, 2], "logprobs": [-0.5]}\nnot json\n')
     assert run(["run", "--store", str(folder / "damaged"), *STORED, "-q"]).code == 0
