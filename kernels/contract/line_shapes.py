@@ -41,7 +41,7 @@ def _mixed(state, value):
 
 @jit(counted=False)
 def _text_end(data, at, end):
-    """Return the place of the closing quote of a text that begins at ``at``; a place behind ``end`` if none."""
+    """Return the place of the closing quote of a text that begins at ``at``; one behind ``end`` if none."""
     none = end + _ONE
     while at < end:
         if not _TEXT_BYTES[data[at]]:
