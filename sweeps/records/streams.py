@@ -1,0 +1,178 @@
+"""Open a file or a stream of records, packed or not, and cut it into pieces of whole lines.
+
+gzip and zstandard are unpacked as they are read, so that no more than a piece is held, whatever a file
+unpacks to. The first bytes say what a file is, not its name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from ...kernels.errors import ConfigError
+
+GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+FIRST_PIECE_BYTES = 2**20
+PIECE_BYTES = 8 * 2**20
+
+
+class _Joined(io.RawIOBase):
+    """Bytes that were read already, and then the rest of their stream."""
+
+    def __init__(self, beginning: bytes, rest: BinaryIO) -> None:
+        self._beginning, self._rest = beginning, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._beginning[: len(buffer)] or self._rest.read(len(buffer))
+        self._beginning = self._beginning[len(part) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _zstandard_reader(stream: BinaryIO) -> BinaryIO:
+    """Return a reader that unpacks zstandard, several frames too.
+
+    Raises
+    ------
+    ConfigError
+        If no package for it is installed.
+    """
+    try:
+        import zstandard
+    except ImportError:
+        rule = "needs the package zstandard for a file that is packed with it"
+        way_out = "pip install 'lagsweep[zstd]', or: zstd -dc FILE | lagsweep validate -"
+        raise ConfigError("file", rule, way_out=way_out) from None
+    reader: Any = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    return reader
+
+
+def unpacked_stream(stream: BinaryIO) -> BinaryIO:
+    """Return a stream of what is inside: the stream itself, or one that unpacks it.
+
+    Parameters
+    ----------
+    stream : binary file
+        At its beginning.
+
+    Raises
+    ------
+    ConfigError
+        If it is packed with zstandard, and no package for that is installed.
+
+    Examples
+    --------
+    >>> import gzip
+    >>> unpacked_stream(io.BytesIO(gzip.compress(b"{}"))).read()
+    b'{}'
+    """
+    beginning = stream.read(4)
+    joined: Any = io.BufferedReader(_Joined(beginning, stream), 2**16)
+    if beginning.startswith(GZIP):
+        joined = io.BufferedReader(gzip.GzipFile(fileobj=joined), 2**16)  # type: ignore[type-var]
+    elif beginning.startswith(ZSTANDARD):
+        joined = io.BufferedReader(_zstandard_reader(joined), 2**16)  # type: ignore[type-var]
+    return _Checked(joined)  # type: ignore[return-value]
+
+
+def _packing_errors() -> tuple[type[Exception], ...]:
+    """Return what a packed file that is cut or damaged may raise."""
+    errors: tuple[type[Exception], ...] = (gzip.BadGzipFile, EOFError, zlib.error)
+    try:
+        import zstandard
+    except ImportError:
+        return errors
+    return (*errors, zstandard.ZstdError)
+
+
+class _Checked:
+    """A stream whose reading fails with our error."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def _call(self, method: str, size: int) -> bytes:
+        try:
+            found: bytes = getattr(self._stream, method)(size)
+            return found
+        except OSError as error:
+            if isinstance(error, gzip.BadGzipFile):
+                raise self._damaged(error) from None
+            raise ConfigError("file", f"must be readable ({error.strerror or error})") from None
+        except _packing_errors() as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> ConfigError:
+        return ConfigError("file", f"must be a packed file that is whole ({error})", way_out="Pack it again.")
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to so many bytes."""
+        return self._call("read", size)
+
+    def readline(self, size: int = -1) -> bytes:
+        """Read up to a line feed, or so many bytes."""
+        return self._call("readline", size)
+
+
+class Piece(NamedTuple):
+    """Whole lines, and perhaps the beginning of one that is too long and was passed over."""
+
+    content: bytes
+    too_long: bytes
+    last: bool
+
+
+def _filled(stream: BinaryIO, size: int) -> bytes:
+    """Read so many bytes, fewer only at the end."""
+    parts, missing = [], size
+    while missing and (part := stream.read(missing)):
+        parts.append(part)
+        missing -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def pieces(stream: BinaryIO, limit: int) -> Iterator[Piece]:
+    """Cut a stream into pieces of whole lines: a small one first, which is all that most files are.
+
+    Parameters
+    ----------
+    stream : binary file
+    limit : int
+        A line of more bytes, its line feed aside, is passed over where it does not fit a piece.
+
+    Yields
+    ------
+    Piece
+
+    Examples
+    --------
+    >>> [piece.content for piece in pieces(io.BytesIO(b"{}\\n{}"), 100)]
+    [b'{}\\n{}']
+    """
+    size = FIRST_PIECE_BYTES
+    while True:
+        content = _filled(stream, size)
+        if len(content) < size:
+            yield Piece(content, b"", True)
+            return
+        size = PIECE_BYTES
+        if content.endswith(b"\n"):
+            yield Piece(content, b"", False)
+            continue
+        start = content.rfind(b"\n") + 1
+        rest = stream.readline(max(limit + 1 - (len(content) - start), 0) + 1)
+        whole = rest.endswith(b"\n") or not rest
+        length = len(content) - start + len(rest) - rest.endswith(b"\n")
+        if whole and length <= limit:
+            yield Piece(content + rest, b"", not rest)
+            continue
+        beginning = content[start : start + 40]
+        while rest and not rest.endswith(b"\n"):
+            rest = stream.readline(2**20)
+        yield Piece(content[:start], beginning, False)
