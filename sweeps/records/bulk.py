@@ -7,7 +7,7 @@ types, and a record that passes the screen breaks no rule. Every other line goes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from ...kernels._arguments import is_number, is_whole
 from ...kernels.contract.batch import sampling_space
 from ...kernels.contract.contract import RolloutContract
+from ...kernels.contract.findings import ContractFinding
 from ...kernels.contract.record import RecordCheck, is_finite
 from .batch_state import BatchState, Digests, column_digests, value_digests
-from .files import LineReader, RecordLine, there
+from .files import LineReader, RecordLine, plain_id, there
 from .screening import Screen, make_screen
 from .statistics import RecordStatistics
 from .streams import Piece
@@ -30,10 +31,12 @@ _NOTHING = np.uint64(0)
 
 
 class Single(NamedTuple):
-    """A line that was looked at by itself."""
+    """What a line that was looked at by itself had; the record is not held on to."""
 
-    line: RecordLine
-    check: RecordCheck | None
+    number: int
+    blank: bool
+    record_id: Any
+    findings: Sequence[ContractFinding]
 
 
 class Part(NamedTuple):
@@ -75,7 +78,8 @@ class BulkCheck:
             number = self._number
             if piece.too_long:
                 number += 1
-                yield Part(number, [Single(reader.too_long(number, piece.too_long), None)])
+                found = reader.too_long(number, piece.too_long).findings
+                yield Part(number, [Single(number, False, None, found)])
 
     def _piece(self, content: bytes, before: int, reader: LineReader) -> Part:
         # Tables need no compiled code.
@@ -99,10 +103,10 @@ class BulkCheck:
             frame = pl.read_ndjson(text, schema=screen.columns)
             gathered.take(screen, chosen, frame)
         singles = []
-        for index in np.flatnonzero(~gathered.done):
-            line = reader.line(before + int(index) + 1, content[starts[index] : ends[index]])
-            singles.append(self._single(line))
-        self._note(gathered, singles, before)
+        for index in np.flatnonzero(~gathered.done).tolist():
+            line = reader.line(before + index + 1, content[starts[index] : ends[index]])
+            singles += self._single(gathered, index, line)
+        self._note(gathered, before)
         return Part(self._number, singles)
 
     def _forms(
@@ -158,29 +162,29 @@ class BulkCheck:
                 gathered.take(screen, np.arange(frame.height), frame)
             left = np.flatnonzero(~gathered.done)
             rows = frame[left].iter_rows(named=True)
-            singles = [
-                self._single(RecordLine(before + int(index) + 1, there(row), True))
-                for index, row in zip(left, rows)
-            ]
-            self._note(gathered, singles, before)
+            singles = []
+            for index, row in zip(left.tolist(), rows):
+                line = RecordLine(before + index + 1, there(row), True)
+                singles += self._single(gathered, index, line)
+            self._note(gathered, before)
             before += frame.height
             yield Part(before, singles)
 
     # -- both ------------------------------------------------------------------------------------------------
 
-    def _single(self, line: RecordLine) -> Single:
+    def _single(self, gathered: _Gathered, index: int, line: RecordLine) -> list[Single]:
+        """Look at one line, and take what is asked of it; nothing is returned of a good one."""
         if not line.readable:
-            return Single(line, None)
+            return [Single(line.number, line.blank, None, line.findings)]
         check = self.contract.check(line.record)
         check.findings.extend(line.findings)
-        return Single(line, check)
+        gathered.put(index, check)
+        record_id = plain_id(check.get("sample_id"))
+        return [Single(line.number, False, record_id, check.findings)] if check.findings else []
 
-    def _note(self, gathered: _Gathered, singles: list[Single], before: int) -> None:
+    def _note(self, gathered: _Gathered, before: int) -> None:
         """Remember what the batch rules and the statistics need, in the order of the lines."""
-        checks = [(single.line.number - before - 1, single.check) for single in singles if single.check]
-        for index, check in checks:
-            gathered.put(index, check)
-        gathered.put_ids(checks)
+        gathered.put_ids()
         if self.statistics is not None:
             self.statistics.add(
                 gathered.versions[gathered.read],
@@ -237,6 +241,7 @@ class _Gathered:
         self.verifiers: dict[Any, int] = {}
         self.names: dict[int, str] = {}
         self._screened: list[tuple[Screen, NDArray[np.int64]]] = []
+        self._single_ids: list[tuple[int, Any, Any, Any]] = []
 
     def take(self, screen: Screen, chosen: NDArray[np.int64], frame: pl.DataFrame) -> None:
         """Screen rows, and take what is asked of those that pass."""
@@ -270,7 +275,10 @@ class _Gathered:
         """Take what is asked of a record that was looked at singly."""
         self.read[index] = True
         self.bad[index] = any(finding.severity == "error" for finding in check.findings)
-        self.names[index] = "prompt_id" if check.get("group_id") is None else "group_id"
+        group = check.get("group_id")
+        self.names[index] = "prompt_id" if group is None else "group_id"
+        ids = (check.get("sample_id"), check.get("prompt_id") if group is None else group)
+        self._single_ids.append((index, *map(_id, (*ids, check.get("episode_id")))))
         space = sampling_space(check.get("decoding"))
         if space is not None:
             self.spaces[space] = min(index, self.spaces.get(space, index))
@@ -288,22 +296,17 @@ class _Gathered:
         if isinstance(response, list):
             self.tokens[index] = len(response)
 
-    def put_ids(self, checks: list[tuple[int, RecordCheck]]) -> None:
+    def put_ids(self) -> None:
         """Digest the ids of records that were looked at singly."""
-        if not checks:
-            return
-        places = [index for index, _ in checks]
-        groups = [check.get("group_id") for _, check in checks]
-        values = {
-            "sample": [check.get("sample_id") for _, check in checks],
-            "group": [
-                check.get("prompt_id") if group is None else group
-                for group, (_, check) in zip(groups, checks)
-            ],
-            "episode": [check.get("episode_id") for _, check in checks],
-        }
-        for part, chosen in values.items():
-            self.ids[part][0][places], self.ids[part][1][places] = value_digests(chosen)
+        if self._single_ids:
+            places, *columns = map(list, zip(*self._single_ids))
+            for part, column in zip(("sample", "group", "episode"), columns):
+                self.ids[part][0][places], self.ids[part][1][places] = value_digests(column)
+
+
+def _id(value: Any) -> Any:
+    """Keep what can be an id, so that no list of a record is held on to."""
+    return value if isinstance(value, str) or is_whole(value) else None
 
 
 def _first_places(values: pl.Series, chosen: NDArray[np.int64], seen: dict[Any, int]) -> None:

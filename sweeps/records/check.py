@@ -31,6 +31,7 @@ from .files import (
     LineReader,
     RecordLine,
     is_parquet,
+    plain_id,
     read_jsonl,
     table_batches,
 )
@@ -206,12 +207,6 @@ class _Tally:
         self.report.valid_records = self.report.records - len(self.report.bad_lines)
 
 
-def _plain_id(value: Any) -> Any:
-    """Keep a record's id when it is one, so that a report never holds a record."""
-    short = isinstance(value, str) and len(value) <= 200
-    return value if short or (isinstance(value, int) and not isinstance(value, bool)) else None
-
-
 def validate_lines(
     lines: Iterable[RecordLine],
     *,
@@ -275,7 +270,7 @@ def validate_lines(
         if batch is not None:
             batch.add(line.number, check)
         if check.findings:
-            tally.add(line.number, _plain_id(check.get("sample_id")), check.findings)
+            tally.add(line.number, plain_id(check.get("sample_id")), check.findings)
         if progress is not None and time.monotonic() >= due:
             progress(line.number, report.errors)
             due = time.monotonic() + _PROGRESS_SECONDS
@@ -319,13 +314,9 @@ def _validate_parts(
     due = time.monotonic() + _PROGRESS_SECONDS
     for part in parts(BulkCheck(contract, batch, statistics)):
         report.lines = part.lines
-        for line, check in part.singles:
-            if line.blank:
-                report.blank_lines += 1
-            elif check is None:
-                tally.add(line.number, None, line.findings)
-            elif check.findings:
-                tally.add(line.number, _plain_id(check.get("sample_id")), check.findings)
+        for single in part.singles:
+            report.blank_lines += single.blank
+            tally.add(single.number, single.record_id, single.findings)
         if progress is not None and time.monotonic() >= due:
             progress(report.lines, report.errors)
             due = time.monotonic() + _PROGRESS_SECONDS

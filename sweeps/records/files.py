@@ -205,6 +205,18 @@ def _refuse_other_formats(beginning: bytes) -> None:
             raise ConfigError("file", "must be JSON lines or a parquet file", name, way_out)
 
 
+def plain_id(value: Any) -> Any:
+    """Keep a record's id when it is one, so that a report never holds a record.
+
+    Examples
+    --------
+    >>> plain_id("s1"), plain_id(7), plain_id([1]), plain_id(500 * "s")
+    ('s1', 7, None, None)
+    """
+    short = isinstance(value, str) and len(value) <= 200
+    return value if short or (isinstance(value, int) and not isinstance(value, bool)) else None
+
+
 def there(value: Any) -> Any:
     """Leave out the nulls of a parquet struct."""
     if isinstance(value, dict):

@@ -72,8 +72,12 @@ def unpacked_stream(stream: BinaryIO) -> BinaryIO:
     >>> unpacked_stream(io.BytesIO(gzip.compress(b"{}"))).read()
     b'{}'
     """
-    beginning = stream.read(4)
-    joined: Any = io.BufferedReader(_Joined(beginning, stream), 2**16)
+    if callable(getattr(stream, "peek", None)):
+        beginning = stream.peek(4)[:4]  # type: ignore[attr-defined]
+        joined: Any = stream
+    else:
+        beginning = stream.read(4)
+        joined = io.BufferedReader(_Joined(beginning, stream), 2**16)
     if beginning.startswith(GZIP):
         joined = io.BufferedReader(gzip.GzipFile(fileobj=joined), 2**16)  # type: ignore[type-var]
     elif beginning.startswith(ZSTANDARD):
