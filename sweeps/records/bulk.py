@@ -73,12 +73,16 @@ class BulkCheck:
         """Check the lines of pieces; findings are not yet counted."""
         number = 0
         for piece in first:
-            content = reader.without_mark(piece.content) if not number else piece.content
+            content, too_long = piece.content, piece.too_long
+            if not number and content:
+                content = reader.without_mark(content)
+            elif not number:
+                too_long = reader.without_mark(too_long)
             yield self._piece(content, number, reader)
             number = self._number
-            if piece.too_long:
+            if too_long:
                 number += 1
-                found = reader.too_long(number, piece.too_long).findings
+                found = reader.too_long(number, too_long).findings
                 yield Part(number, [Single(number, False, None, found)])
 
     def _piece(self, content: bytes, before: int, reader: LineReader) -> Part:

@@ -83,7 +83,7 @@ class _Decoder:
         return self._decode(text)
 
 
-def _physical_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes, bool]]:
+def physical_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes, bool]]:
     """Return number, bytes and "fits the limit" of each line; of a longer line only its beginning."""
     number = 0
     while line := stream.readline(limit + 1):
@@ -120,7 +120,7 @@ def read_jsonl(stream: BinaryIO, *, max_line_bytes: int = MAX_LINE_BYTES) -> Ite
     [(1, True), (2, False), (3, False)]
     """
     reader = LineReader(max_line_bytes)
-    for number, line, fits in _physical_lines(stream, max_line_bytes):
+    for number, line, fits in physical_lines(stream, max_line_bytes):
         if number == 1:
             line = reader.without_mark(line)
         yield reader.line(number, line) if fits else reader.too_long(number, line)

@@ -171,12 +171,11 @@ def pieces(stream: BinaryIO, limit: int) -> Iterator[Piece]:
             continue
         start = content.rfind(b"\n") + 1
         rest = stream.readline(max(limit + 1 - (len(content) - start), 0) + 1)
-        whole = rest.endswith(b"\n") or not rest
         length = len(content) - start + len(rest) - rest.endswith(b"\n")
-        if whole and length <= limit:
+        if length <= limit:
             yield Piece(content + rest, b"", not rest)
             continue
-        beginning = content[start : start + 40]
+        beginning = (content[start : start + 100] + rest[:100])[:100]
         while rest and not rest.endswith(b"\n"):
             rest = stream.readline(2**20)
         yield Piece(content[:start], beginning, False)

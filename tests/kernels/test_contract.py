@@ -768,3 +768,9 @@ def test_bad_limits_are_the_callers_error(limits, text):
         rollout_contract_errors(good_record(), **limits)
 
     assert str(refused.value) == text
+
+
+def test_a_mask_of_another_length_than_the_log_probabilities_raises_nothing_where_no_response_is_known():
+    record = good_record(response_tokens=None, loss_mask=[1, 1])
+
+    assert [error.code for error in rollout_contract_errors(record)] == ["tokens_type"]
