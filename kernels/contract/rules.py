@@ -12,7 +12,7 @@ from .._arguments import is_number, is_whole
 from ..errors import Words, nearest
 from .findings import make_finding, shown
 from .record import ContractLimits, RecordCheck, all_whole, check_lag, flat_list, is_blank, is_finite
-from .schemas import RecordSchema
+from .record_schema import RecordSchema
 from .token_rules import (
     check_lengths,
     check_logprobs,

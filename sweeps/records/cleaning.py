@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, nearest
+from ...kernels.errors import NO_VALUE, ConfigError, nearest
 from ..frame_files import checked_folder
 from ..user_files import exact_path
 from .files import is_parquet, physical_lines, table_batches
@@ -115,7 +115,8 @@ def _zstandard_writer(stream: IO[bytes], flag: str) -> Any:
         import zstandard
     except ImportError:
         rule = "needs the package zstandard for a file that is packed with it"
-        raise ConfigError(flag, rule, way_out="pip install 'lagsweep[zstd]', or name it .gz.") from None
+        way_out = "pip install 'lagsweep[zstd]', or name it .gz."
+        raise ConfigError(flag, rule, NO_VALUE, way_out) from None
     return zstandard.ZstdCompressor().stream_writer(stream, closefd=False)
 
 
@@ -137,5 +138,5 @@ def _write_table(path: Path, sources: Iterable[tuple[str, Iterable[int]]]) -> in
     except pl.exceptions.PolarsError as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
         rule = f"must be tables of the same columns ({reason})"
-        raise ConfigError("file", rule, way_out="Clean them one by one.") from None
+        raise ConfigError("file", rule, NO_VALUE, "Clean them one by one.") from None
     return written

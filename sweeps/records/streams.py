@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ...kernels.errors import ConfigError
+from ...kernels.errors import NO_VALUE, ConfigError
 
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 FIRST_PIECE_BYTES = 2**20
@@ -35,22 +35,46 @@ class _Joined(io.RawIOBase):
         return len(part)
 
 
-def _zstandard_reader(stream: BinaryIO) -> BinaryIO:
-    """Return a reader that unpacks zstandard, several frames too.
+class _Zstandard(io.RawIOBase):
+    """Unpacks frames one after the other, and tells when the last one is not whole.
 
     Raises
     ------
     ConfigError
         If no package for it is installed.
     """
-    try:
-        import zstandard
-    except ImportError:
-        rule = "needs the package zstandard for a file that is packed with it"
-        way_out = "pip install 'lagsweep[zstd]', or: zstd -dc FILE | lagsweep validate -"
-        raise ConfigError("file", rule, way_out=way_out) from None
-    reader: Any = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
-    return reader
+
+    def __init__(self, stream: BinaryIO) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            rule = "needs the package zstandard for a file that is packed with it"
+            way_out = "pip install 'lagsweep[zstd]', or: zstd -dc FILE | lagsweep validate -"
+            raise ConfigError("file", rule, NO_VALUE, way_out) from None
+        self._begin = zstandard.ZstdDecompressor().decompressobj
+        self._stream, self._frame, self._rest, self._ready = stream, self._begin(), b"", b""
+        self._begun = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            # Four bytes can stand for a block of 128 KiB: this much input unpacks to 32 MiB at most.
+            packed = self._rest or self._stream.read(1024)
+            self._rest = b""
+            if not packed:
+                if self._begun:
+                    raise EOFError("it ends inside a frame")
+                return 0
+            self._begun = True
+            self._ready = self._frame.decompress(packed)
+            if self._frame.eof:
+                self._rest, self._frame, self._begun = self._frame.unused_data, self._begin(), False
+        part = self._ready[: len(buffer)]
+        self._ready = self._ready[len(part) :]
+        buffer[: len(part)] = part
+        return len(part)
 
 
 def unpacked_stream(stream: BinaryIO) -> BinaryIO:
@@ -81,7 +105,7 @@ def unpacked_stream(stream: BinaryIO) -> BinaryIO:
     if beginning.startswith(GZIP):
         joined = io.BufferedReader(gzip.GzipFile(fileobj=joined), 2**16)  # type: ignore[type-var]
     elif beginning.startswith(ZSTANDARD):
-        joined = io.BufferedReader(_zstandard_reader(joined), 2**16)  # type: ignore[type-var]
+        joined = io.BufferedReader(_Zstandard(joined), 2**16)
     return _Checked(joined)  # type: ignore[return-value]
 
 
@@ -108,12 +132,15 @@ class _Checked:
         except OSError as error:
             if isinstance(error, gzip.BadGzipFile):
                 raise self._damaged(error) from None
-            raise ConfigError("file", f"must be readable ({error.strerror or error})") from None
+            rule = f"must be readable ({error.strerror or error})"
+            raise ConfigError("file", rule, NO_VALUE, "Look at the disk.") from None
         except _packing_errors() as error:
             raise self._damaged(error) from None
 
     def _damaged(self, error: Exception) -> ConfigError:
-        return ConfigError("file", f"must be a packed file that is whole ({error})", way_out="Pack it again.")
+        return ConfigError(
+            "file", f"must be a packed file that is whole ({error})", NO_VALUE, "Pack it again."
+        )
 
     def read(self, size: int = -1) -> bytes:
         """Read up to so many bytes."""

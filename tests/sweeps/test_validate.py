@@ -404,10 +404,10 @@ def test_a_file_without_records_is_not_a_success(run, content):
         (["--max-lag", "2"], "error: max_policy_lag: needs a version to count from (got 2). "),
         (
             ["--schema", "trll"],
-            "error: schema: must be one of lagsweep, minimal, verl, trl, areal, slime (got ",
+            "error: schema: must be one of lagsweep, minimal, verl, trl, areal, slime, openrlhf, nemo_rl, ",
         ),
         (["missing.jsonl"], "error: file: must be a file that exists (got 'missing.jsonl'). "),
-        (["."], "error: file: must be a file that exists (got 'a folder'). "),
+        (["*.parquet"], "error: file: must match a file that exists (got '*.parquet'). "),
     ],
 )
 def test_usage_errors_have_code_2_and_no_traceback(run, flags, text):
