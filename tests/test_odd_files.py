@@ -1,0 +1,88 @@
+"""Every reader of a user's file over damaged files: right, or one of our errors; no hang, bounded memory."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import json
+import random
+
+import pytest
+from oracle.every_command import run
+from strategies import odd_files
+from strategies.odd_calls import odd_call
+from strategies.rollout_records import good_record
+
+CASES = 24
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("odd")
+
+
+@pytest.fixture(scope="module")
+def readers(folder):
+    return odd_files.make_readers(folder)
+
+
+def test_every_reader_answers_its_good_file(readers, folder):
+    work = folder / "good"
+    work.mkdir()
+    for reader in readers:
+        path = work / reader.file.rsplit("/", 1)[-1]
+        path.write_bytes(reader.content)
+        outcome = odd_call(reader.name, reader.read, odd_files.Case(path), {})
+        assert outcome.kind == "answer", (reader.name, outcome.text, outcome.where)
+
+
+def test_damaged_files_are_read_or_refused_and_nothing_else(readers, folder):
+    work = folder / "damaged"
+    work.mkdir()
+
+    outcomes, faults, _ = odd_files.read_many(readers, work, CASES * len(readers), seed=0)
+
+    assert not faults
+    kinds = collections.Counter((outcome.name, outcome.kind) for outcome in outcomes)
+    for reader in readers:  # what is never refused is not damaged
+        assert kinds[reader.name, "refused"] + kinds[reader.name, "answer"] == CASES
+    refused = {outcome.name for outcome in outcomes if outcome.kind == "refused"}
+    assert len(refused) > len(readers) - 4
+
+
+def test_a_damaged_file_ends_a_command_with_a_documented_code_and_no_traceback(readers, folder):
+    work = folder / "commands"
+    work.mkdir()
+    calls = {
+        "records": ["validate"], "records, gzip": ["validate", "--statistics"], "records, parquet": ["validate"],
+        "spec": ["run", "--dry-run"], "step log, CSV": ["calibrate", "--seeds", "1"], "engine": ["engine", "show"],
+        "model config": ["ledger", "--model"],
+    }  # fmt: skip
+    tried = collections.Counter()
+    for reader in readers:
+        for number in range(6 if reader.name in calls else 0):
+            stream = random.Random(f"command {number}")
+            path = work / reader.file
+            # A log that still is one would be fitted, which takes seconds: it is cut to nothing but its head.
+            content = odd_files.mutated(reader.content, stream)
+            path.write_bytes(content[:300] if reader.name == "step log, CSV" else content)
+            answer = run([*calls[reader.name], str(path)])
+            assert answer.code in (0, 1, 2, 3), (reader.name, number)
+            assert b"Traceback" not in answer.err
+            tried[answer.code] += 1
+    assert tried[0] + tried[1] > 0
+    assert tried[2] > 0
+
+
+@pytest.mark.parametrize("filling", [b"\x00", b"[", b"\n", b'{"a": 1}\n'])
+def test_a_file_that_unpacks_to_much_more_is_checked_in_the_memory_of_a_piece(filling, tmp_path):
+    """40 MiB in some KiB: a line that is too long is passed over, short lines come by the piece."""
+    times = 40 * 2**20 // len(filling) if len(filling) == 1 else 100_000
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(good_record()).encode() + b"\n" + filling * times))
+    reader = odd_files.Reader("bomb", path.name, b"", lambda path: run(["validate", str(path), *limit]))
+    limit = ["--max-line-bytes", str(2**20), "--json", "--no-batch-rules"]
+
+    outcome = odd_call("bomb", reader.read, odd_files.Case(path), {})
+
+    assert outcome.kind == "answer", outcome.text
