@@ -24,18 +24,17 @@ from strategies.odd_files import MOST_BYTES, make_readers, read_many
 MENDED = """\
 ## Mended since the readers are tried this way
 
-| reader | what happened | now |
-|---|---|---|
-| records | a mask beside a null response, of another length than the log-probabilities, raised an `IndexError` | such a \
-mask says nothing of zeros; the null response is reported |
-| records, parquet | rows were read by slices, each of which read its row group again | one pass, by the batch |
-| records, zstandard | a file that was cut at the end of a block read as if it were whole | refused |
+- Records: beside a null response, a mask of another length than the log-probabilities raised an `IndexError`.
+  The null response is reported.
+- Records by the piece: millions of blank or tiny lines took memory and seconds. Blank lines are told by their
+  bytes, findings are counted as they come, values are held for at most 65,536 lines.
+- Records in zstandard: a file that was cut at the end of a block read as if it were whole. It is refused.
 
 ## Memory of packed files
 
-Records are unpacked as they are read: what is held is a piece of 8 MiB and one line of at most `--max-line-bytes`,
-whatever a file unpacks to; time is that of what is inside. Logs, laws and specs are read whole: at most 256 MiB, packed
-or unpacked, and more is refused.
+Records are unpacked as they are read: what is held is a piece of 8 MiB and one line of at most
+`--max-line-bytes`, whatever a file unpacks to; time is that of what is inside. Logs, laws and specs are read
+whole: at most 256 MiB, packed or unpacked, and more is refused.
 """
 
 
@@ -49,10 +48,9 @@ def report(outcomes: list[Outcome], seconds: float, seed: int, faults: dict[str,
     lines = [
         "# Damaged files for every reader",
         "",
-        f"`make fuzz-readers`: {len(outcomes):,} files for {len(names)} readers, seed {seed}, {seconds:.0f} s, "
-        f"Python {platform.python_version()}. Each file is a good one (most are parts of real logs and records) with "
-        "one to three mutations: flipped bits, cuts, lines twice or away, odd numbers and kinds, deep nesting, zero "
-        "bytes, no UTF-8, marks, other line ends and packings, columns of other types.",
+        f"`make fuzz-readers`: {len(outcomes):,} files for {len(names)} readers, seed {seed}, "
+        f"{seconds:.0f} s, Python {platform.python_version()}. Each file is a good one (most are parts of real files) with one to three mutations: flipped bits, cuts, lines twice or away, odd numbers and kinds, deep "
+        "nesting, zero bytes, no UTF-8, marks, other line ends and packings, columns of other types.",
         "",
         "| reader | read | one of our errors | another exception | nothing for 10 s | too much memory |",
         "|---|---:|---:|---:|---:|---:|",
@@ -64,8 +62,8 @@ def report(outcomes: list[Outcome], seconds: float, seed: int, faults: dict[str,
     lines += [
         f"| all | {totals} |",
         "",
-        f"Longest read: {longest.seconds:.1f} s ({longest.name}). Peak memory of the whole run: {peak:.2f} GiB. Too "
-        f"much is {MOST_BYTES // 2**20} MiB and a hundred times the file more than before.",
+        f"Longest read: {longest.seconds:.1f} s ({longest.name}). Peak memory of the run: {peak:.2f} GiB. "
+        f"Too much is {MOST_BYTES // 2**20} MiB and a hundred times the file more than before.",
         "",
         MENDED,
     ]

@@ -21,6 +21,7 @@ _DEPTH = 32
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 _MOST_DIGITS = np.uint64(18)  # every integer of so many digits fits int64
 _MOST_NUMBER = np.uint64(40)
+BLANK = np.uint64(1)  # the shape of a line with nothing but spaces
 # Bytes at which a text's plain run ends: control bytes, the quote and the backslash.
 _TEXT_BYTES = np.array([byte < 32 or byte in b'"\\' for byte in range(256)])
 _ESCAPES = np.array([byte in b'"\\/bfnrt' for byte in range(256)])
@@ -137,7 +138,9 @@ def _line_shape(data, at, end, states, kinds, members, objects):
     """Return the shape of data[at:end], 0 where it has none."""
     none = np.uint64(0)
     at = _spaces_end(data, at, end)
-    if at >= end or data[at] != 123:
+    if at >= end:
+        return BLANK
+    if data[at] != 123:
         return none
     depth = -1
     value_wanted = True
@@ -219,7 +222,7 @@ def _line_shape(data, at, end, states, kinds, members, objects):
             if depth < 0:
                 if _spaces_end(data, at, end) != end:
                     return none
-                return found if found != none else np.uint64(1)
+                return found if found > BLANK else BLANK + _ONE
             if objects[depth]:
                 states[depth] = _mixed(states[depth], found)
             else:
@@ -261,7 +264,7 @@ def line_shapes(content: bytes) -> tuple[NDArray[np.int64], NDArray[np.uint64], 
     ends : int64 (lines,)
         The place behind each line and its line feed.
     shapes : uint64 (lines,)
-        Each line's shape; 0 for a line that is to be looked at by itself.
+        Each line's shape; 0 for a line that is to be looked at by itself, 1 for a blank one.
     high : bool (lines,) or (0,)
         Whether a line has bytes above 127; empty where none has.
 

@@ -7,7 +7,7 @@ types, and a record that passes the screen breaks no rule. Every other line goes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ...kernels._arguments import is_number, is_whole
 from ...kernels.contract.batch import sampling_space
 from ...kernels.contract.contract import RolloutContract
 from ...kernels.contract.findings import ContractFinding
+from ...kernels.contract.line_shapes import BLANK, line_shapes
 from ...kernels.contract.record import RecordCheck, is_finite
 from .batch_state import BatchState, Digests, column_digests, value_digests
 from .files import LineReader, RecordLine, plain_id, there
@@ -25,6 +26,7 @@ from .screening import Screen, make_screen
 from .statistics import RecordStatistics
 from .streams import Piece
 
+_BLOCK_LINES = 2**16
 _MOST_FORMS = 64  # of one piece; what has a form beyond them is looked at singly
 _MOST_KNOWN = 4096
 _NOTHING = np.uint64(0)
@@ -34,16 +36,8 @@ class Single(NamedTuple):
     """What a line that was looked at by itself had; the record is not held on to."""
 
     number: int
-    blank: bool
     record_id: Any
     findings: Sequence[ContractFinding]
-
-
-class Part(NamedTuple):
-    """What one piece or batch of rows had: its last line, and the lines that were looked at singly."""
-
-    lines: int
-    singles: list[Single]
 
 
 class BulkCheck:
@@ -56,12 +50,20 @@ class BulkCheck:
         What is remembered for the batch rules; None leaves them out.
     statistics : RecordStatistics or None
         What is counted by version and group.
+    on_single : callable
+        Takes each line that was looked at by itself and had something to tell, in the order of lines.
     """
 
     def __init__(
-        self, contract: RolloutContract, batch: BatchState | None, statistics: RecordStatistics | None
+        self,
+        contract: RolloutContract,
+        batch: BatchState | None,
+        statistics: RecordStatistics | None,
+        on_single: Callable[[Single], None],
     ) -> None:
         self.contract = contract
+        self.blank_lines = 0
+        self._on_single = on_single
         self.batch = batch
         self.statistics = statistics
         self._screens: dict[int, Screen | None] = {}
@@ -69,60 +71,47 @@ class BulkCheck:
 
     # -- JSON lines ------------------------------------------------------------------------------------------
 
-    def lines(self, first: Iterator[Piece], reader: LineReader) -> Iterator[Part]:
-        """Check the lines of pieces; findings are not yet counted."""
+    def lines(self, parts: Iterator[Piece], reader: LineReader) -> Iterator[int]:
+        """Check the lines of pieces; gives how many lines there were so far."""
         number = 0
-        for piece in first:
+        for piece in parts:
             content, too_long = piece.content, piece.too_long
             if not number and content:
                 content = reader.without_mark(content)
             elif not number:
                 too_long = reader.without_mark(too_long)
-            yield self._piece(content, number, reader)
-            number = self._number
+            for block in _blocks(content, reader.limit):
+                self._block(block, number, reader)
+                number += block.ends.size
+                yield number
             if too_long:
                 number += 1
-                found = reader.too_long(number, too_long).findings
-                yield Part(number, [Single(number, False, None, found)])
+                self._on_single(Single(number, None, reader.too_long(number, too_long).findings))
+                yield number
 
-    def _piece(self, content: bytes, before: int, reader: LineReader) -> Part:
-        # Tables need no compiled code.
-        from ...kernels.contract.line_shapes import line_shapes
-
-        ends, shapes, high = line_shapes(content)
-        starts = np.r_[0, ends[:-1]] if ends.size else ends
-        self._number = before + ends.size
-        if reader.limit < len(content):
-            shapes[ends - starts > reader.limit] = _NOTHING
-        if high.size and not _is_utf8(content):
-            for index in np.flatnonzero(high):
-                if not _is_utf8(content[starts[index] : ends[index]]):
-                    shapes[index] = _NOTHING
+    def _block(self, block: _Block, before: int, reader: LineReader) -> None:
+        content, starts, ends, shapes = block
+        blank = shapes == BLANK
         gathered = _Gathered(ends.size)
-        for screen, chosen in self._forms(content, starts, ends, shapes, reader):
+        gathered.done[blank] = True
+        self.blank_lines += int(np.count_nonzero(blank))
+        if blank.all():
+            return
+        for screen, chosen in self._forms(block, reader):
             if len(chosen) == ends.size:
                 text = content
             else:
                 text = b"".join(content[starts[index] : ends[index]] for index in chosen)
-            frame = pl.read_ndjson(text, schema=screen.columns)
-            gathered.take(screen, chosen, frame)
-        singles = []
+            gathered.take(screen, chosen, pl.read_ndjson(text, schema=screen.columns))
         for index in np.flatnonzero(~gathered.done).tolist():
             line = reader.line(before + index + 1, content[starts[index] : ends[index]])
-            singles += self._single(gathered, index, line)
+            self._single(gathered, index, line)
         self._note(gathered, before)
-        return Part(self._number, singles)
 
-    def _forms(
-        self,
-        content: bytes,
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        shapes: NDArray[np.uint64],
-        reader: LineReader,
-    ) -> Iterator[tuple[Screen, NDArray[np.int64]]]:
+    def _forms(self, block: _Block, reader: LineReader) -> Iterator[tuple[Screen, NDArray[np.int64]]]:
         """Return screens and the lines that each is for."""
-        left = shapes != _NOTHING
+        content, starts, ends, shapes = block
+        left = shapes > BLANK
         together: dict[int, tuple[Screen, list[NDArray[np.int64]]]] = {}
         for _ in range(_MOST_FORMS):
             first = int(left.argmax()) if left.size else 0
@@ -153,8 +142,8 @@ class BulkCheck:
 
     # -- tables ----------------------------------------------------------------------------------------------
 
-    def rows(self, batches: Iterator[pl.DataFrame]) -> Iterator[Part]:
-        """Check the rows of batches of a table; findings are not yet counted."""
+    def rows(self, batches: Iterator[pl.DataFrame]) -> Iterator[int]:
+        """Check the rows of batches of a table; gives how many rows there were so far."""
         before = 0
         for frame in batches:
             gathered = _Gathered(frame.height)
@@ -166,25 +155,26 @@ class BulkCheck:
                 gathered.take(screen, np.arange(frame.height), frame)
             left = np.flatnonzero(~gathered.done)
             rows = frame[left].iter_rows(named=True)
-            singles = []
             for index, row in zip(left.tolist(), rows):
-                line = RecordLine(before + index + 1, there(row), True)
-                singles += self._single(gathered, index, line)
+                self._single(gathered, index, RecordLine(before + index + 1, there(row), True))
             self._note(gathered, before)
             before += frame.height
-            yield Part(before, singles)
+            yield before
 
     # -- both ------------------------------------------------------------------------------------------------
 
-    def _single(self, gathered: _Gathered, index: int, line: RecordLine) -> list[Single]:
-        """Look at one line, and take what is asked of it; nothing is returned of a good one."""
+    def _single(self, gathered: _Gathered, index: int, line: RecordLine) -> None:
+        """Look at one line, take what is asked of it, and tell what it had."""
         if not line.readable:
-            return [Single(line.number, line.blank, None, line.findings)]
+            self.blank_lines += line.blank
+            if line.findings:
+                self._on_single(Single(line.number, None, line.findings))
+            return
         check = self.contract.check(line.record)
         check.findings.extend(line.findings)
         gathered.put(index, check)
-        record_id = plain_id(check.get("sample_id"))
-        return [Single(line.number, False, record_id, check.findings)] if check.findings else []
+        if check.findings:
+            self._on_single(Single(line.number, plain_id(check.get("sample_id")), check.findings))
 
     def _note(self, gathered: _Gathered, before: int) -> None:
         """Remember what the batch rules and the statistics need, in the order of the lines."""
@@ -216,6 +206,37 @@ class BulkCheck:
         self.batch.note_kinds(
             {kind: index + before + 1 for kind, index in gathered.spaces.items()},
             {kind: index + before + 1 for kind, index in gathered.verifiers.items()},
+        )
+
+
+class _Block(NamedTuple):
+    """Some lines: where each begins and ends in the content, and its shape."""
+
+    content: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    shapes: NDArray[np.uint64]
+
+
+def _blocks(content: bytes, limit: int) -> Iterator[_Block]:
+    """Cut a piece into blocks of no more lines than a table of their values may have."""
+    ends, shapes, high = line_shapes(content)
+    starts = np.r_[0, ends[:-1]] if ends.size else ends
+    if limit < len(content):
+        shapes[ends - starts > limit] = _NOTHING
+    if high.size and not _is_utf8(content):
+        for index in np.flatnonzero(high):
+            if not _is_utf8(content[starts[index] : ends[index]]):
+                shapes[index] = _NOTHING
+    for first in range(0, ends.size, _BLOCK_LINES):
+        last = min(first + _BLOCK_LINES, ends.size)
+        begin, end = int(starts[first]), int(ends[last - 1])
+        whole = last - first == ends.size
+        yield _Block(
+            content if whole else content[begin:end],
+            starts[first:last] - begin,
+            ends[first:last] - begin,
+            shapes[first:last],
         )
 
 

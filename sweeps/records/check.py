@@ -38,7 +38,7 @@ from .files import (
 from .streams import pieces, unpacked_stream
 
 _PROGRESS_SECONDS = 5.0
-_TABLE_ROWS = 8192
+_TABLE_ROWS = 16_384
 
 
 @dataclass
@@ -312,14 +312,12 @@ def _validate_parts(
     statistics = RecordStatistics() if with_statistics else None
     batch = BatchState(group_size=group_size) if batch_rules else None
     due = time.monotonic() + _PROGRESS_SECONDS
-    for part in parts(BulkCheck(contract, batch, statistics)):
-        report.lines = part.lines
-        for single in part.singles:
-            report.blank_lines += single.blank
-            tally.add(single.number, single.record_id, single.findings)
+    bulk = BulkCheck(contract, batch, statistics, lambda single: tally.add(*single))
+    for report.lines in parts(bulk):
         if progress is not None and time.monotonic() >= due:
             progress(report.lines, report.errors)
             due = time.monotonic() + _PROGRESS_SECONDS
+    report.blank_lines = bulk.blank_lines
     report.records = report.lines - report.blank_lines
     for place, found in batch.findings() if batch is not None else ():
         tally.add(place, None, [found])

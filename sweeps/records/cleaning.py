@@ -19,7 +19,7 @@ from .sources import STDIN
 from .streams import unpacked_stream
 
 SUFFIXES = (".jsonl", ".ndjson", ".gz", ".zst", ".parquet")
-_TABLE_ROWS = 8192
+_TABLE_ROWS = 16_384
 
 
 def checked_clean_path(path: Path, flag: str, sources: Iterable[str], *, overwrite: bool) -> Path:

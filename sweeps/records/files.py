@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars
 
 MAX_LINE_BYTES = 64 * 2**20
-_PARQUET_ROWS = 512
+_PARQUET_ROWS = 16_384
 _BOM = b"\xef\xbb\xbf"
 
 LINE_RULES: dict[str, tuple[str, str]] = {
@@ -270,17 +270,18 @@ def table_batches(path: Path, rows: int) -> Iterator[polars.DataFrame]:
     import polars as pl
 
     start = 0
-    try:
-        lazy = pl.scan_parquet(exact_path(path), glob=False)
-        for batch in lazy.collect_batches(chunk_size=rows, maintain_order=True):
-            # A batch may be larger than asked for.
-            for part in batch.iter_slices(rows):
-                yield part
-                start += part.height
-    except table_errors() as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
-        way_out = f"Write it again; row {start + 1} is where reading failed."
-        raise ConfigError("file", "must be a readable parquet file", reason, way_out) from None
+    lazy = pl.scan_parquet(exact_path(path), glob=False)
+    while True:
+        try:
+            batch = lazy.slice(start, rows).collect()
+        except table_errors() as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
+            way_out = f"Write it again; row {start + 1} is where reading failed."
+            raise ConfigError("file", "must be a readable parquet file", reason, way_out) from None
+        if not batch.height:
+            return
+        yield batch
+        start += batch.height
 
 
 def is_parquet(path: Path) -> bool:

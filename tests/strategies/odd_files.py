@@ -27,6 +27,7 @@ from oracle.every_command import ENGINE, LLAMA, REQUESTS
 from oracle.small_sweeps import small_base
 
 import lagsweep as ls
+from lagsweep.kernels.contract.line_shapes import line_shapes
 from lagsweep.sweeps.checkpoint.checkpoint import (
     load_checkpoint,
     make_checkpoint,
@@ -105,6 +106,7 @@ def _packed(frame: pl.DataFrame) -> bytes:
 
 def make_readers(folder: Path) -> list[Reader]:
     """Return every reader with a good file; a stored sweep and a checkpoint are made in the folder."""
+    line_shapes(b"{}\n")  # what is compiled once is no part of a read
     rows = real_rollouts()[:12]
     records = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     steps = _head(DATA / "calibrate" / "verl_fully_async.csv")
