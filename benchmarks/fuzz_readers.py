@@ -49,7 +49,8 @@ def report(outcomes: list[Outcome], seconds: float, seed: int, faults: dict[str,
         "# Damaged files for every reader",
         "",
         f"`make fuzz-readers`: {len(outcomes):,} files for {len(names)} readers, seed {seed}, "
-        f"{seconds:.0f} s, Python {platform.python_version()}. Each file is a good one (most are parts of real files) with one to three mutations: flipped bits, cuts, lines twice or away, odd numbers and kinds, deep "
+        f"{seconds:.0f} s, Python {platform.python_version()}. Each file is a good one (most are parts of real "
+        "files) with one to three mutations: flipped bits, cuts, lines twice or away, odd numbers and kinds, deep "
         "nesting, zero bytes, no UTF-8, marks, other line ends and packings, columns of other types.",
         "",
         "| reader | read | one of our errors | another exception | nothing for 10 s | too much memory |",

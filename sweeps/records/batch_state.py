@@ -82,10 +82,13 @@ class BatchState:
     ----------
     group_size : int, optional
         How many rollouts each group must have.
+    with_rewards : bool
+        Whether the rewards of groups are kept too, which no rule needs.
     """
 
-    def __init__(self, *, group_size: int | None) -> None:
+    def __init__(self, *, group_size: int | None, with_rewards: bool = True) -> None:
         self.group_size = group_size
+        self._with_rewards = with_rewards
         self.records = 0
         self.group_field = "prompt_id"
         self._words = BatchWords(lines=True)
@@ -121,16 +124,11 @@ class BatchState:
                     "reward": rewards[there],
                 }
             )
-            reward = pl.col("reward").fill_nan(None)
-            self._groups.append(
-                frame.group_by("high", "low").agg(
-                    size=pl.len(),
-                    first=pl.col("first").min(),
-                    rewards=reward.count(),
-                    least=reward.min(),
-                    most=reward.max(),
-                )
-            )
+            counts = {"size": pl.len(), "first": pl.col("first").min()}
+            if self._with_rewards:
+                reward = pl.col("reward").fill_nan(None)
+                counts |= {"rewards": reward.count(), "least": reward.min(), "most": reward.max()}
+            self._groups.append(frame.group_by("high", "low").agg(**counts))
             if sum(part.height for part in self._groups[1:]) > max(_MERGE_ROWS, self._groups[0].height):
                 self._groups = [self.groups()]
 
@@ -143,19 +141,15 @@ class BatchState:
 
     def groups(self) -> pl.DataFrame:
         """Return one row per group: size, first place, how many rewards, the least and the most of them."""
-        empty = {"high": pl.UInt64, "low": pl.UInt64, "size": pl.UInt32, "first": pl.Int64}
-        empty |= {"rewards": pl.UInt32, "least": pl.Float64, "most": pl.Float64}
+        empty: dict[str, Any] = {"high": pl.UInt64, "low": pl.UInt64, "size": pl.UInt32, "first": pl.Int64}
+        sums = [pl.col("size").sum().cast(pl.UInt32), pl.col("first").min()]
+        if self._with_rewards:
+            empty |= {"rewards": pl.UInt32, "least": pl.Float64, "most": pl.Float64}
+            ends = (pl.col("least").min(), pl.col("most").max())
+            sums += [pl.col("rewards").sum().cast(pl.UInt32), *ends]
         if len(self._groups) != 1:
             parts = self._groups or [pl.DataFrame(schema=empty)]
-            merged = pl.concat(parts).group_by("high", "low")
-            sums = merged.agg(
-                pl.col("size").sum(),
-                pl.col("first").min(),
-                pl.col("rewards").sum(),
-                pl.col("least").min(),
-                pl.col("most").max(),
-            )
-            self._groups = [sums.cast({"size": pl.UInt32, "rewards": pl.UInt32})]
+            self._groups = [pl.concat(parts).group_by("high", "low").agg(*sums)]
         return self._groups[0]
 
     def findings(self) -> Iterator[tuple[int, ContractFinding]]:

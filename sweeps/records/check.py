@@ -310,7 +310,7 @@ def _validate_parts(
     report = RecordReport(file)
     tally = _Tally(report, keep, on_finding)
     statistics = RecordStatistics() if with_statistics else None
-    batch = BatchState(group_size=group_size) if batch_rules else None
+    batch = BatchState(group_size=group_size, with_rewards=with_statistics) if batch_rules else None
     due = time.monotonic() + _PROGRESS_SECONDS
     bulk = BulkCheck(contract, batch, statistics, lambda single: tally.add(*single))
     for report.lines in parts(bulk):
