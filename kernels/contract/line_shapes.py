@@ -242,13 +242,13 @@ def _scan(data, ends, shapes, high, states, kinds, members, objects):
         shapes[line] = _line_shape(data, start, end, states, kinds, members, objects)
         start = end
     if high.size:
-        start = 0
+        first = 0
         for line in range(ends.size):
             bits = np.uint8(0)
-            for at in range(start, ends[line]):
+            for at in range(first, ends[line]):
                 bits |= data[at]
             high[line] = bits > 127
-            start = ends[line]
+            first = ends[line]
 
 
 def line_shapes(content: bytes) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.bool_]]:

@@ -70,9 +70,9 @@ def _masked_fields(tokens: str, mask: str, logprobs: str) -> Callable[[Mapping[s
         for name, label in (("loss_mask", mask), ("behavior_logprobs", logprobs)):
             values = lists[label]
             if length >= 0 and isinstance(values, list | tuple):
-                fits = len(values) == len(lists[tokens])
-                words = Words(f"a list of {len(values)} for {len(lists[tokens])} tokens")
-                ours[name] = values[len(values) - length :] if fits else words
+                size = len(joint)  # type: ignore[arg-type]
+                words = Words(f"a list of {len(values)} for {size} tokens")
+                ours[name] = values[size - length :] if len(values) == size else words
         return ours
 
     return derive

@@ -131,8 +131,8 @@ def _schema(name: str, options: dict[str, Any]) -> Any:
     from ..checks import path_of
     from ..records.files import record_lines
 
-    with contextlib.closing(record_lines(path_of("file", name))) as lines:
-        record = next((line.record for line in lines if isinstance(line.record, dict)), {})
+    lines = record_lines(path_of("file", name))
+    record = next((line.record for line in lines if isinstance(line.record, dict)), {})
     found = detect_schema(record)
     print(f"{name}: records of shape {found}", file=sys.stderr)
     return found

@@ -196,9 +196,9 @@ def _check_lists(form: _Form) -> None:
         form.rules += [logprobs.list.min() > -1000.0, most < 0 if masked else (most <= 1e-6) & last]
         if response is not None:
             form.rules.append(logprobs.list.len() == response.list.len())
-    if there and response is None:
-        raise _Doubt
     for name in there:
+        if response is None:
+            raise _Doubt
         form.only(name, "ids")
         values = form.column(name, "ids")
         form.rules += [values.list.len() == response.list.len(), values.list.min() >= 0]

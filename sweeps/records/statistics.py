@@ -103,7 +103,7 @@ def statistics_text(statistics: dict[str, Any]) -> list[str]:
     """Write the statistics as lines: a table by version, of many the first and the last, and the groups."""
     rows = statistics["by_version"]
     names = ("version", "records", "bad", "mean reward", "least", "most", "mean tokens", "longest")
-    table = [names]
+    table: list[tuple[str, ...]] = [names]
     for row in rows if len(rows) <= 20 else [*rows[:10], None, *rows[-10:]]:
         table.append(("...",) * len(names) if row is None else tuple(_cell(value) for value in row.values()))
     widths = [max(len(row[i]) for row in table) for i in range(len(names))]

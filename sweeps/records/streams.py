@@ -103,7 +103,7 @@ def unpacked_stream(stream: BinaryIO) -> BinaryIO:
         beginning = stream.read(4)
         joined = io.BufferedReader(_Joined(beginning, stream), 2**16)
     if beginning.startswith(GZIP):
-        joined = io.BufferedReader(gzip.GzipFile(fileobj=joined), 2**16)  # type: ignore[type-var]
+        joined = io.BufferedReader(gzip.GzipFile(fileobj=joined), 2**16)
     elif beginning.startswith(ZSTANDARD):
         joined = io.BufferedReader(_Zstandard(joined), 2**16)
     return _Checked(joined)  # type: ignore[return-value]
