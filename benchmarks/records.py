@@ -1,8 +1,8 @@
 """Time and memory of `lagsweep validate` on large files, beside polars scanning them with the same schema.
 
-Two files are made and removed: lines of about 150 bytes without token lists, and lines with them; of each, one
-in a thousand is bad. Every figure is that of a process of its own, its start included: CPU seconds of all threads,
-and the peak of resident memory, as the kernel counts them.
+Two files are made and removed: lines of about 150 bytes without token lists, and lines with them; of each,
+one in a thousand is bad. Every figure is that of a process of its own, its start included: CPU seconds of all
+threads, and the peak of resident memory, as the kernel counts them.
 """
 
 from __future__ import annotations
@@ -143,10 +143,11 @@ def main() -> None:
         [
             "# Records at scale",
             "",
-            f"`make records-at-scale`: the least of {options.rounds} rounds taken in turn on {os.cpu_count()} "
-            f"cores, Python {platform.python_version()}, polars {pl.__version__}. CPU seconds of all threads, and "
-            "the peak of resident memory, of whole processes. One record in a thousand is bad, and every one "
-            "is found. The scan reads all columns with the same explicit types and counts nulls, streaming.",
+            f"`make records-at-scale`: the least of {options.rounds} rounds taken in turn on "
+            f"{os.cpu_count()} cores, Python {platform.python_version()}, polars {pl.__version__}. CPU seconds "
+            "of all threads, and the peak of resident memory, of whole processes. One record in a thousand "
+            "is bad, and every one is found. The scan reads all columns with the same explicit types and "
+            "counts nulls, streaming.",
             "",
             "| lines | number | MB | what | CPU seconds | to the scan | peak MiB |",
             "|---|---:|---:|---|---:|---:|---:|",
