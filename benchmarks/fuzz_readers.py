@@ -30,6 +30,10 @@ MENDED = """\
   bytes, findings are counted as they come, values are held for at most 65,536 lines.
 - Records in zstandard: a file that was cut at the end of a block read as if it were whole. It is refused.
 
+- A stored sweep: a journal's line or metadata nested thousands deep raised a `RecursionError`. The line counts as
+  damaged, the metadata are refused.
+- Step logs in JSON lines: a lone surrogate in a text raised a `UnicodeEncodeError`. It is spelt out.
+
 ## Memory of packed files
 
 Records are unpacked as they are read: what is held is a piece of 8 MiB and one line of at most
@@ -49,9 +53,10 @@ def report(outcomes: list[Outcome], seconds: float, seed: int, faults: dict[str,
         "# Damaged files for every reader",
         "",
         f"`make fuzz-readers`: {len(outcomes):,} files for {len(names)} readers, seed {seed}, "
-        f"{seconds:.0f} s, Python {platform.python_version()}. Each file is a good one (most are parts of real "
-        "files) with one to three mutations: flipped bits, cuts, lines twice or away, odd numbers and kinds, deep "
-        "nesting, zero bytes, no UTF-8, marks, other line ends and packings, columns of other types.",
+        f"{seconds:.0f} s, Python {platform.python_version()}. Each file is a good one (most are parts of "
+        "real files) with one to three mutations: flipped bits, cuts, lines twice or away, odd numbers and "
+        "kinds, deep nesting, zero bytes, no UTF-8, marks, other line ends and packings, columns of other "
+        "types.",
         "",
         "| reader | read | one of our errors | another exception | nothing for 10 s | too much memory |",
         "|---|---:|---:|---:|---:|---:|",

@@ -86,3 +86,24 @@ def test_a_file_that_unpacks_to_much_more_is_checked_in_the_memory_of_a_piece(fi
     outcome = odd_call("bomb", reader.read, odd_files.Case(path), {})
 
     assert outcome.kind == "answer", outcome.text
+
+
+DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("store: journal.jsonl", DEEP + b"\n"),
+        ("store: cells.zarr/zarr.json", DEEP),
+        ("step log, JSON lines", b'{"step": 1, "step_seconds": 2.0, "note": "\\ud800"}\n' * 3),
+    ],
+)
+def test_what_was_found_stays_mended(name, content, readers, folder):
+    reader = next(each for each in readers if each.name == name)
+    path = folder / reader.file.rsplit("/", 1)[-1]
+    path.write_bytes(content)
+
+    outcome = odd_call(name, reader.read, odd_files.Case(path), {})
+
+    assert outcome.kind in ("answer", "refused"), (outcome.text, outcome.where)

@@ -46,7 +46,7 @@ def read_line(line: bytes) -> dict[str, Any] | None:
         text = line.decode()
         record = json.loads(text)
         crc = record.pop("crc")
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
     return (
         record if line == journal_line(record) and crc == _crc(text[: text.rindex(',"crc":')] + "}") else None
