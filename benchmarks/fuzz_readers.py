@@ -30,8 +30,8 @@ MENDED = """\
   bytes, findings are counted as they come, values are held for at most 65,536 lines.
 - Records in zstandard: a file that was cut at the end of a block read as if it were whole. It is refused.
 
-- A stored sweep: a journal's line or metadata nested thousands deep raised a `RecursionError`. The line counts
-  as damaged, the metadata are refused.
+- A stored sweep: a journal's line or metadata nested thousands deep raised a `RecursionError`. The line
+  counts as damaged, the metadata are refused.
 - Step logs in JSON lines: a lone surrogate in a text raised a `UnicodeEncodeError`. It is spelt out.
 
 ## Memory of packed files

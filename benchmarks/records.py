@@ -146,8 +146,8 @@ def main() -> None:
             f"`make records-at-scale`: the least of {options.rounds} rounds taken in turn on "
             f"{os.cpu_count()} cores, Python {platform.python_version()}, polars {pl.__version__}. CPU "
             "seconds of all threads, and the peak of resident memory, of whole processes. One record in a "
-            "thousand is bad, and every one is found. The scan reads all columns with the same explicit types "
-            "and counts nulls, streaming.",
+            "thousand is bad, and every one is found. The scan reads all columns with the same explicit "
+            "types and counts nulls, streaming.",
             "",
             "| lines | number | MB | what | CPU seconds | to the scan | peak MiB |",
             "|---|---:|---:|---|---:|---:|---:|",
