@@ -17,8 +17,9 @@ from lagsweep.kernels.errors import ConfigError
 from lagsweep.kernels.memory.shapes import ExpertShape, ModelShape
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.memory.models import ModelRecord
-from lagsweep.sweeps.plan.candidates import Candidates, Cell
+from lagsweep.sweeps.plan.candidates import Candidates
 from lagsweep.sweeps.plan.carrying_out import Runner, horizon_of
+from lagsweep.sweeps.plan.cells import Cell
 from lagsweep.sweeps.plan.question import COLOCATED, Question, ask
 from lagsweep.sweeps.plan.ranges import at_ends
 from lagsweep.sweeps.plan.screening import bound_of

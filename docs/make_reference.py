@@ -10,11 +10,13 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from types import UnionType
+from typing import get_args
 
 import click
 
 import lagsweep
-from lagsweep import custom, kernels
+from lagsweep import custom, kernels, testing
 from lagsweep.kernels.pipeline.metrics import (
     GENERAL_METRICS,
     METRICS,
@@ -75,6 +77,12 @@ def _custom_names() -> list[str]:
     return ["## Names of `lagsweep.custom`", "", _first_line(custom), "", *_entries(things)]
 
 
+def _testing_names() -> list[str]:
+    """List the names of ``lagsweep.testing``: what tests of the user's own are made from."""
+    things = {name: getattr(testing, name) for name in testing.__all__}
+    return ["## Names of `lagsweep.testing`", "", _first_line(testing), "", *_entries(things)]
+
+
 def _kernel_names() -> list[str]:
     """List the names of ``lagsweep.kernels`` by topic; what lies in no topic comes last."""
     intro = (
@@ -95,7 +103,9 @@ def _kernel_names() -> list[str]:
 def _entries(things: dict[str, object]) -> list[str]:
     lines = []
     for name, thing in things.items():
-        if isinstance(thing, Mapping):
+        if isinstance(thing, UnionType):
+            text = f"= {' | '.join(one.__name__ for one in get_args(thing))}"
+        elif isinstance(thing, Mapping):
             text = f"By name: {', '.join(f'`{key}`' for key in thing)}."
         else:
             text = _first_line(thing) if callable(thing) else f"= {thing!r}"
@@ -172,7 +182,7 @@ def page() -> str:
     """Build the page's text."""
     lines = ["# Reference", "", "Made from the code by `python docs/make_reference.py`; do not edit.", ""]
     lines += _fields() + _metrics()
-    lines += _front_names() + _custom_names() + _kernel_names()
+    lines += _front_names() + _custom_names() + _testing_names() + _kernel_names()
     lines += _commands()
     return "\n".join(lines).rstrip() + "\n"
 

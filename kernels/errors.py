@@ -201,8 +201,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     --------
     >>> nearest("max_policy_lagg", ["max_policy_lag", "seed"])
     "Did you mean 'max_policy_lag'?"
+    >>> nearest("batch", ["seed", "batch_tokens"])
+    "Did you mean 'batch_tokens'?"
     """
     if not isinstance(name, str):
         return ""
-    close = get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.6)
+    names = [each for each in known if isinstance(each, str)]
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    close = close or [each for each in names if len(name) > 2 and each.startswith(f"{name}_")]
     return f"Did you mean {close[0]!r}?" if close else ""

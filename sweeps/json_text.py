@@ -31,6 +31,7 @@ DOCUMENTS = {
     "engine-cards": 1,
     "ledger": 1,
     "ledger-drift": 1,
+    "drift-law": 1,
     "ledger-models": 1,
     "ledger-kv": 1,
     "ledger-sync": 1,

@@ -12,12 +12,12 @@ from oracle.level1 import run_level1
 from oracle.level23 import run_level23
 from strategies.general_configs import general_settings, to_twin
 from strategies.pipeline_configs import pipeline_settings
-from strategies.trainer_configs import trainer_settings
 
 from lagsweep.custom import AdmissionState, RolloutStart
 from lagsweep.kernels.pipeline import records
 from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, METRICS, OPTIONAL_METRICS, MetricAttributes
 from lagsweep.sweeps.config.config import PipelineConfig
+from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
 # Drawn by none of them: a name of the run, what is compared by fields, and what rebuilds a configuration.
 NOT_DRAWN = {"seed", "engine"}

@@ -12,7 +12,6 @@ from oracle.compare import assert_same_run
 from oracle.level23 import run_level23
 from scipy.special import ndtri
 from strategies.general_configs import general_settings, to_config, to_twin
-from strategies.trainer_configs import trainer_settings
 
 from lagsweep.kernels.errors import ConfigError
 from lagsweep.kernels.pipeline.metrics import GENERAL_METRICS, metrics_of_options
@@ -22,6 +21,7 @@ from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.runs.diagnosis import constraint_intervals, explain_stall, phase_bounds
 from lagsweep.sweeps.runs.general import GeneralRun, simulate_general
 from lagsweep.sweeps.runs.simulate import simulate_pipeline
+from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
 # Two slots of one-second rollouts, batches of two groups, a step of one second.
 ROUND = {

@@ -185,9 +185,15 @@ def normal_quantile(probability):
 
 
 @jit(inline=True)
+def middle_uniform(word):
+    """Turn a uint64 word into a float64 in (0, 1): its upper 52 bits + 1/2, times 2**-52."""
+    return (np.float64(word >> np.uint64(12)) + 0.5) * _TWO_TO_MINUS_52
+
+
+@jit(inline=True)
 def normal_from_word(word):
-    """Turn a uint64 word into a standard normal, always finite: its quantile at its upper 52 bits + 1/2."""
-    return normal_quantile((np.float64(word >> np.uint64(12)) + 0.5) * _TWO_TO_MINUS_52)
+    """Turn a uint64 word into a standard normal, always finite: its quantile at :func:`middle_uniform`."""
+    return normal_quantile(middle_uniform(word))
 
 
 @jit

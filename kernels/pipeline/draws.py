@@ -27,9 +27,15 @@ def noise_bits(word):
 
 
 @jit(inline=True, counted=False)
+def uniform_from_bits(bits):
+    """Return the uniform in (0, 1) of kept bits, as `middle_uniform` does of the whole word."""
+    return (np.float64(bits) + 0.5) * _TWO_TO_MINUS_52
+
+
+@jit(inline=True, counted=False)
 def noise_from_bits(bits):
     """Return the standard normal of kept bits, as `normal_from_word` does of the whole word."""
-    return normal_quantile((np.float64(bits) + 0.5) * _TWO_TO_MINUS_52)
+    return normal_quantile(uniform_from_bits(bits))
 
 
 @jit(counted=False)

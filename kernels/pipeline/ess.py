@@ -16,10 +16,23 @@ def exp_saturating(x):
 
 
 @jit(inline=True)
-def batch_ess(log_weights, count, largest, lag_max):
-    """Return a batch's normalized ESS: `count` log weights (float64), the largest one, the largest lag."""
+def measured_log_weight(lags, values, place, uniform):
+    """Return a rollout's log weight under a measured drift: its quantile at a uniform in (0, 1).
+
+    lags DRIFT_LAG[L], values float64[v], place int64: its lag, at most L - 1. The quantile of n equally
+    likely values is the one numbered ``floor(uniform * n)``, rising; between measured lags they are mixed.
+    """
+    lag = lags[place]
+    first = lag.first_start + min(np.int64(uniform * np.float64(lag.first_count)), lag.first_count - 1)
+    second = lag.second_start + min(np.int64(uniform * np.float64(lag.second_count)), lag.second_count - 1)
+    return (1.0 - lag.share) * values[first] + lag.share * values[second]
+
+
+@jit(inline=True)
+def batch_ess(log_weights, count, largest, weighted):
+    """Return a batch's normalized ESS: `count` float64 log weights, the largest one, whether any is not 0."""
     ess = 1.0
-    if lag_max > 0:
+    if weighted:
         weight_sum = 0.0
         square_sum = 0.0
         for index in range(count):

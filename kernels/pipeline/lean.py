@@ -21,9 +21,9 @@ import math
 import numpy as np
 
 from .._jit import jit
-from ..draws.philox import normal_from_word, rollout_words, uniform_from_word
+from ..draws.philox import middle_uniform, normal_from_word, rollout_words, uniform_from_word
 from ..draws.sampler import sample_length
-from .ess import batch_ess, exp_saturating
+from .ess import batch_ess, exp_saturating, measured_log_weight
 from .metrics import LAG_BINS
 from .records import (
     DISCARDED,
@@ -52,13 +52,14 @@ ticks_of = jit(inline=True)(ticks)
 
 @jit
 def _draw_ahead_kernel(parameters, seed, draws, last):
-    """Draw the seed's rollouts up to last - 1 that are not drawn yet: lengths and standard normals."""
+    """Draw the seed's rollouts up to last - 1 that are not drawn yet: lengths and noise."""
+    measured = draws.drift_lags.shape[0] > 0
     for number in range(draws.drawn[0], last):
         w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
         draws.tokens[number] = sample_length(
             uniform_from_word(w0), parameters.law_minimum, draws.cdf, draws.guide
         )
-        draws.normals[number] = normal_from_word(w1)
+        draws.noise[number] = middle_uniform(w1) if measured else normal_from_word(w1)
     draws.drawn[0] = last
 
 
@@ -70,10 +71,10 @@ def _draw_one_kernel(seed, number, law_minimum, cdf, guide):
 
 
 @jit
-def _normal_of_kernel(seed, number):
-    """Draw one rollout's standard normal alone, for numbers past the shared buffer."""
+def _noise_of_kernel(seed, number, measured):
+    """Draw one rollout's noise alone, for numbers past the shared buffer: a normal, or its uniform."""
     _w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
-    return normal_from_word(w1)
+    return middle_uniform(w1) if measured else normal_from_word(w1)
 
 
 @jit
@@ -128,7 +129,10 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     guide = draws.guide
     drawn = draws.drawn
     drawn_tokens = draws.tokens
-    drawn_normals = draws.normals
+    drawn_noise = draws.noise
+    drift_lags = draws.drift_lags
+    drift_values = draws.drift_values
+    drift_last = drift_lags.shape[0] - 1  # -1: the drift is not measured
     sequential = parameters.sequential == 1
     horizon = parameters.horizon
     warmup = parameters.warmup
@@ -362,6 +366,7 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                 lag_sum = np.int64(0)
                 lag_max = np.int64(0)
                 first = head
+                moment_sum = 0.0
                 inflation_sum = 0.0
                 largest = -math.inf
                 while tokens < budget:
@@ -371,19 +376,33 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                     lag_sum += lag
                     training_lags[min(lag, LAG_BINS - 1)] += 1
                     lag_max = max(lag_max, lag)
-                    if lag < LAG_BINS:
-                        spread = spreads[lag]
-                        inflation = inflations[lag]
-                    else:
-                        spread = drift * math.sqrt(np.float64(lag))
-                        inflation = exp_saturating(spread * spread)
                     log_weight = 0.0
-                    if lag > 0:
+                    if drift_last >= 0:
+                        place = min(lag, drift_last)
                         number = ring[source].number
-                        normal = (
-                            drawn_normals[number] if number < buffer_size else _normal_of_kernel(seed, number)
+                        uniform = (
+                            drawn_noise[number]
+                            if number < buffer_size
+                            else _noise_of_kernel(seed, number, True)
                         )
-                        log_weight = spread * normal - spread * spread / 2
+                        log_weight = measured_log_weight(drift_lags, drift_values, place, uniform)
+                        moment_sum += drift_lags[place].first_moment
+                        inflation = drift_lags[place].second_moment
+                    else:
+                        if lag < LAG_BINS:
+                            spread = spreads[lag]
+                            inflation = inflations[lag]
+                        else:
+                            spread = drift * math.sqrt(np.float64(lag))
+                            inflation = exp_saturating(spread * spread)
+                        if lag > 0:
+                            number = ring[source].number
+                            normal = (
+                                drawn_noise[number]
+                                if number < buffer_size
+                                else _noise_of_kernel(seed, number, False)
+                            )
+                            log_weight = spread * normal - spread * spread / 2
                     log_weights[head - first] = log_weight
                     largest = max(largest, log_weight)
                     inflation_sum += inflation
@@ -394,8 +413,13 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                     head += 1
                 queue_tokens -= tokens
                 count = head - first
-                state.training_ess = batch_ess(log_weights, count, largest, lag_max)
-                state.training_expected_ess = 1.0 / (inflation_sum / np.float64(count))
+                weighted = lag_max > 0 or drift_last >= 0
+                state.training_ess = batch_ess(log_weights, count, largest, weighted)
+                state.training_expected_ess = (
+                    moment_sum * moment_sum / (np.float64(count) * inflation_sum)
+                    if drift_last >= 0
+                    else 1.0 / (inflation_sum / np.float64(count))
+                )
                 state.training_start = now
                 state.training_tokens = tokens
                 state.training_rollouts = count

@@ -11,7 +11,6 @@ import numpy as np
 
 from .._jit import jit
 from .lean import _advance_lean_kernel, _reset_lean_kernel
-from .metrics import LAG_BINS
 from .records import NEVER, OUT_OF_BUDGET, REACHED
 from .summary import lean_metrics_kernel
 
@@ -34,8 +33,8 @@ def run_cells_kernel(
     draws : Draws
     arrays : LeanArrays
         As large as the largest configuration needs.
-    metrics : LEAN_REPORT[c], lag_counts : int64[c, LAG_BINS]
-        Filled, row by row.
+    metrics : LEAN_REPORT[c], lag_counts : int64[c, bins]
+        Filled, row by row; as many bins as the largest lag of the configurations' rules needs.
     stop_after_each : int64
         1: come back after each configuration, so that the caller can take its recorded rows.
 
@@ -56,7 +55,7 @@ def run_cells_kernel(
         if status != REACHED:
             return status
         lean_metrics_kernel(one, arrays.state, metrics[cell : cell + 1])
-        for lag in range(LAG_BINS):
+        for lag in range(lag_counts.shape[1]):
             lag_counts[cell, lag] = arrays.lag_counts[lag]
         progress[0] += 1
         progress[1] = 0

@@ -170,6 +170,15 @@ SEGMENT = _record(
     real=("mean_tokens",),
 )
 
+# What a measured drift is at one whole lag: the quantiles of two lags among its values, and how to mix them.
+DRIFT_LAG = _record(
+    "first_start",
+    "first_count",
+    "second_start",
+    "second_count",
+    real=("share", "first_moment", "second_moment"),  # share: of the second; moments: of the weights
+)
+
 _BATCH_SUMS = (
     "queue_token_ticks",
     "lag_sum",
@@ -429,7 +438,11 @@ class Draws(NamedTuple):
     seed: np.ndarray  # uint64[1]: whose they are
     drawn: np.ndarray  # int64[1]: rollouts drawn so far
     tokens: np.ndarray  # int64[d]
-    normals: np.ndarray  # float64[d]
+    noise: np.ndarray  # float64[d]: standard normals; with a measured drift the uniforms of the same words
+    drift_lags: (
+        np.ndarray
+    )  # DRIFT_LAG[L]: lags 0…L - 1 of a measured drift, the last for all beyond; else empty
+    drift_values: np.ndarray  # float64[v]: its log weights
 
 
 class MemberDraws(NamedTuple):
@@ -478,6 +491,8 @@ class Tables(NamedTuple):
     segment_guide: np.ndarray  # int64[…]
     segment_tokens: np.ndarray  # int64[…]
     segment_ticks: np.ndarray  # int64[…]
+    drift_lags: np.ndarray  # DRIFT_LAG[L]: of a measured drift, as in the draws of the lean loop; else empty
+    drift_values: np.ndarray  # float64[v]
 
 
 class GeneralArrays(NamedTuple):

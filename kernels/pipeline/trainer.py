@@ -12,8 +12,8 @@ import numpy as np
 
 from .._jit import jit
 from ..draws.philox import philox_rounds, uniform_from_word
-from .draws import noise_from_bits, segment_of
-from .ess import batch_ess, exp_saturating
+from .draws import noise_from_bits, segment_of, uniform_from_bits
+from .ess import batch_ess, exp_saturating, measured_log_weight
 from .groups import decile_of, free_record, is_ranked, leave_live, leave_queue
 from .metrics import LAG_BINS
 from .records import (
@@ -147,6 +147,8 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
     batch_tokens = groups[head].batch_tokens
     drift = parameters.drift
     exponent = parameters.drift_exponent
+    drift_lags = tables.drift_lags
+    drift_last = drift_lags.shape[0] - 1  # -1: the drift is not measured
     recording = parameters.record_rollouts == 1
     short_run = count // updates
     long_runs = count - short_run * updates
@@ -161,6 +163,7 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
     last_lag = np.int64(0)
     spread = 0.0
     inflation = 1.0
+    moment_sum = 0.0
     inflation_sum = 0.0
     largest = -math.inf
     record = head
@@ -190,7 +193,13 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
                 own_spread = spread * (np.float64(tokens) / mean_tokens) ** exponent
                 own_inflation = exp_saturating(own_spread * own_spread)
             log_weight = 0.0
-            if lag > 0:
+            if drift_last >= 0:
+                place = min(lag, drift_last)
+                uniform = uniform_from_bits(members[member].noise)
+                log_weight = measured_log_weight(drift_lags, tables.drift_values, place, uniform)
+                moment_sum += drift_lags[place].first_moment
+                own_inflation = drift_lags[place].second_moment
+            elif lag > 0:
                 normal = noise_from_bits(members[member].noise)
                 log_weight = own_spread * normal - own_spread * own_spread / 2
             log_weights[rollouts] = log_weight
@@ -227,8 +236,11 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
     if record == 0:
         state.popped_tail = 0
 
-    ess = batch_ess(log_weights, rollouts, largest, lag_max)
-    expected_ess = 1.0 / (inflation_sum / np.float64(rollouts))
+    ess = batch_ess(log_weights, rollouts, largest, lag_max > 0 or drift_last >= 0)
+    if drift_last >= 0:
+        expected_ess = moment_sum * moment_sum / (np.float64(rollouts) * inflation_sum)
+    else:
+        expected_ess = 1.0 / (inflation_sum / np.float64(rollouts))
 
     state.cost += rollouts
     state.version += updates

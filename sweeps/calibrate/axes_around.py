@@ -140,7 +140,7 @@ def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any, fixed: bo
         found = _lag(config, expand(name, given))
         if found is not None:
             return found if fixed else _with_slots(setup, found)
-    column = field_of_axis(name)
+    column = field_of_axis(name, "axes", AXES)
     values = [read_none(column, value) for value in expand(name, given)]
     own = _own(config, column)
     values, place = _among(values, own)
@@ -198,8 +198,7 @@ def _among(values: list[Any], own: Any) -> tuple[list[Any], int]:
 
 def _with_slots(setup: Setup, axis: Axis) -> Axis:
     """Let the rollouts at once follow the rules, where they were assumed from them."""
-    assumed = any(one.field == "rollout_workers" for one in setup.assumed)
-    if not assumed or not axis.column.startswith("preset."):
+    if not setup.assumes("rollout_workers") or not axis.column.startswith("preset."):
         return axis
     knob = axis.column.removeprefix("preset.")
     slots = []

@@ -62,6 +62,15 @@ class HeldRow:
         """Predicted over measured, less 1; NaN where nothing was measured or it is 0."""
         return self.predicted / self.measured - 1 if self.measured else math.nan
 
+    @property
+    def beyond(self) -> float:
+        """How far the measured mean lies beyond the predicted range; 0 where their intervals touch."""
+        if self.measured_high < self.low:
+            return self.low - self.measured
+        if self.measured_low > self.high:
+            return self.measured - self.high
+        return 0.0
+
     def as_dict(self) -> dict[str, object]:
         """Return it as plain data."""
         names = ("name", "unit", "measured", "measured_low", "measured_high", "predicted", "low", "high")
@@ -72,6 +81,32 @@ class HeldRow:
             "by": self.by,
             "source": self.source,
         }
+
+
+_MISSED = 0.05  # of what was measured, beyond the predicted range: what judges of real logs allow too
+_OF_A_STEP = 0.01  # of a step's seconds: a phase that misses by less does not count
+_OF_A_BATCH = 0.01  # of the rollouts of a batch
+_OF_A_VERSION = 0.05
+
+
+def missed(rows: Sequence[HeldRow], found: Estimates, setup: Setup) -> tuple[HeldRow, ...]:
+    """Return the held quantities that a model does not meet.
+
+    Such a quantity lies beyond its predicted range by a twentieth of itself, with all of the interval of its
+    mean, and by so much that it counts: a hundredth of a step, of the rollouts of a batch, or a twentieth of
+    a version.
+
+    Parameters
+    ----------
+    rows : sequence of HeldRow
+    found : Estimates
+        Whose step says what counts.
+    setup : Setup
+        Whose batch does.
+    """
+    counts = {"versions": _OF_A_VERSION, "a step": _OF_A_BATCH * setup.rollouts}
+    least = _OF_A_STEP * found.step.value
+    return tuple(one for one in rows if one.beyond > max(_MISSED * one.measured, counts.get(one.unit, least)))
 
 
 def backtest(
@@ -144,7 +179,8 @@ def _phases(setup: Setup, found: Estimates, held: polars.DataFrame, seed: int) -
         known = np.isfinite(seconds) & np.isfinite(told)
         if known.any():
             value, fit = float(told[known].mean()), found.generation.mean
-            span = Span(value, value + fit.low - fit.value, value + fit.high - fit.value, "few steps")
+            low, high = value + fit.low - fit.value, value + fit.high - fit.value
+            span = Span(value, max(0.0, low), high, "few steps")
             rows.append(_test("generation", "s a step", seconds[known], span, "fit", seed))
     for phase in found.phases:
         rest = rest_of_step(held, setup.holds) if phase.words == REST else column(held, phase.column)

@@ -11,6 +11,7 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..checks import RealNumber, WholeNumber, checked, text_of
 from ..config.config import PipelineConfig
+from .assumed import assumptions
 from .backtest import backtest
 from .calibration import Calibration
 from .configuration import HORIZON_SECONDS, Values, config_of
@@ -143,6 +144,7 @@ def calibrate(
         columns=steps.columns,
         seed=seed,
         gpus=gpus,
+        assumed=assumptions(setup, found, values, best),
     )
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars
 
+from ...kernels.errors import Finding
 from ..config.config import PipelineConfig
 from .axes_around import axes_around
-from .backtest import HeldRow
+from .backtest import HeldRow, missed
 from .configuration import Values
 from .estimates import Estimates
 from .fits import Fit
@@ -57,6 +58,8 @@ class Calibration:
     seed : int
     gpus : Gpus
         Of the two sides of the run.
+    assumed : tuple of Finding
+        Every number that the configuration holds and the log does not.
     """
 
     source: str
@@ -75,6 +78,17 @@ class Calibration:
     columns: Mapping[str, str]
     seed: int
     gpus: Gpus = field(default_factory=Gpus)
+    assumed: tuple[Finding, ...] = ()
+
+    @property
+    def misses(self) -> tuple[HeldRow, ...]:
+        """The held quantities that lie outside what was predicted of them, by more than a little."""
+        return missed(self.tests, self.estimates, self.setup)
+
+    @property
+    def fits_log(self) -> bool | None:
+        """Whether the model meets the held steps; None where none were held."""
+        return not self.misses if self.tests else None
 
     @property
     def held(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..checks import text_of
 from ..spec.make import make_spec
 from ..spec.writing import spec_to_toml
-from .text import amount, verdict
+from .text import amount, doubts, verdict
 
 if TYPE_CHECKING:
     from .calibration import Calibration
@@ -28,11 +28,12 @@ def calibration_toml(found: Calibration, name: str) -> str:
     lines = [
         f"A run calibrated on {found.source}: {found.fitted:,} steps fitted, {found.held:,} held.",
         f"Use: lagsweep run {name} --axis NAME=VALUES",
+        *doubts(found),
         "",
         *(f"{one.name}: {amount(one)} ({one.rows:,} steps; {one.how})" for one in found.fits),
     ]
     if found.tests:
         lines += ["", "On the held steps:", *(f"{one.name}: {verdict(one)}" for one in found.tests)]
-    lines += ["", *(f"assumed: {one}" for one in found.setup.assumed)]
+    lines += ["", *(f"assumed: {one}" for one in found.assumed)]
     head = "\n".join(f"# {line}".rstrip() for line in lines)
     return f"{head}\n\n{spec_to_toml(make_spec(found.config, {}, seeds=SEEDS))}"

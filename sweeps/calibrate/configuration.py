@@ -17,6 +17,7 @@ from .setup import FASTEST, Setup
 
 HORIZON_SECONDS = 5e5  # the longest run; a shared speed allows no longer one
 NOMINAL_TOKENS = 1000.0  # of a response, where the log has no lengths: times do not depend on it
+SLOTS = "slots"  # what is uncertain where the rollouts at once were assumed
 USUAL_SIGMA = Fit("", 0.6, 0.3, 1.1, "", 0, "", open=True)
 
 
@@ -44,6 +45,8 @@ class Values:
         Tokens a second of a rollout alone; found last.
     delay : float
         Seconds from one generation to the next beside it; found in place of the speed, where a log has both.
+    slots : int
+        Rollouts at once, where they are not those of the set-up; 0 where they are.
     """
 
     train_fixed: float
@@ -62,6 +65,7 @@ class Values:
     drops: float = math.nan
     speed: float = 1.0
     delay: float = 0.0
+    slots: int = 0
 
 
 def middle(found: Estimates, setup: Setup) -> Values:
@@ -116,7 +120,9 @@ def spans(found: Estimates, values: Values, setup: Setup) -> dict[str, tuple[str
 
     def two(name: str, words: str, low: float, high: float) -> None:
         if high - low > 1e-9 * max(abs(high), 1.0):
-            fits[name] = (words, replace(values, **{name: low}), replace(values, **{name: high}))
+            first: dict[str, Any] = {name: low}
+            last: dict[str, Any] = {name: high}
+            fits[name] = (words, replace(values, **first), replace(values, **last))
 
     tokens = setup.rollouts * (values.mean_tokens + float(setup.fields.get("prompt_tokens", 0)))
     low, high = training_of(found, "low", tokens), training_of(found, "high", tokens)
@@ -141,6 +147,8 @@ def spans(found: Estimates, values: Values, setup: Setup) -> dict[str, tuple[str
         two("sync_seconds", "publication", found.publication.seconds.low, found.publication.seconds.high)
     if found.interference:
         two("slowdown", "slowdown of training", found.interference.low, found.interference.high)
+    if setup.assumes("rollout_workers") and int(setup.fields["rollout_workers"]) > setup.rollouts:
+        fits[SLOTS] = ("rollouts at once (assumed)", replace(values, slots=setup.rollouts), values)
     sigma = lengths.sigma if lengths else USUAL_SIGMA
     two("sigma", "spread of lengths", max(sigma.low, values.between_prompts + 0.02), sigma.high)
     if lengths:
@@ -201,6 +209,8 @@ def config_of(
         fields |= _decoding(setup, found, values)
     else:
         fields["rollout_overhead_seconds"] = _short(values.delay)
+    if values.slots:
+        setup = setup.with_slots(values.slots)
     return setup.config(**fields)
 
 
@@ -215,7 +225,8 @@ def _decoding(setup: Setup, found: Estimates, values: Values) -> dict[str, Any]:
     if generation and longest > 0 and generation.all_tokens > 2 * longest:
         others = generation.all_tokens / longest - 1
     else:
-        others = max(2, min(int(setup.fields["rollout_workers"]), 2 * setup.rollouts)) - 1.0
+        slots = values.slots or int(setup.fields["rollout_workers"])
+        others = max(2, min(slots, 2 * setup.rollouts)) - 1.0
         longest = values.mean_tokens
     slowdown = values.shared / ((1 - values.shared) * (1 - values.overhead)) / others
     seconds = values.overhead / (1 - values.overhead) * longest / values.speed

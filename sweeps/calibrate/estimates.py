@@ -28,7 +28,7 @@ class Estimates:
         Of a run whose phases take turns.
     lengths : LengthFit or None
     fetch, interference : Fit or None
-    publication, evaluation : Recurring or None
+    publication, evaluation, checkpoint : Recurring or None
     idle : Fit
         Seconds of a step that are neither training nor publication.
     step : Fit
@@ -54,6 +54,7 @@ class Estimates:
     spread: float
     steps: int
     tokens: float = field(default=math.nan)
+    checkpoint: Recurring | None = None
 
     @property
     def fits(self) -> list[Fit]:
@@ -119,6 +120,7 @@ def estimate(frame: polars.DataFrame, setup: Setup, *, seed: int = 0) -> Estimat
         spread=_spread_around(trained, phases, tokens),
         steps=len(frame),
         tokens=float(np.nanmean(tokens)) if np.isfinite(tokens).any() else math.nan,
+        checkpoint=fit_recurring(frame, "checkpoint_seconds", "checkpoint", seed=seed),
     )
 
 

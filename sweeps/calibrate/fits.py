@@ -115,19 +115,23 @@ def ends(values: np.ndarray, share: float = SHARE, *, rows: int | None = None) -
     share : float
     rows : int, optional
         How many steps the samples are of. A few blocks spread less than what they stand for: the ends are
-        moved out as Student's law is wider than the normal one, for as many blocks.
+        moved out as Student's law is wider than the normal one, for as many blocks. What is below 0 in no
+        sample is not moved below it.
 
     Examples
     --------
     >>> ends(np.arange(101.0), 0.5)
     (25.0, 75.0)
+    >>> ends(np.arange(101.0), rows=20)[0]
+    0.0
     """
     tail = 50 * (1 - share)
     low, middle, high = np.percentile(values, (tail, 50, 100 - tail))
     if rows is None:
         return float(low), float(high)
     wider = _wider(max(3, rows // _block_length(rows)), share)
-    return float(middle - wider * (middle - low)), float(middle + wider * (high - middle))
+    first, last = float(middle - wider * (middle - low)), float(middle + wider * (high - middle))
+    return (max(0.0, first) if (values >= 0).all() else first), last
 
 
 @cache

@@ -44,6 +44,8 @@ class LengthFit:
         The engine's limit, or several times the longest seen where none shows.
     segments : tuple of (int, float)
         First step of each segment, counted from 0, and its mean; one segment if nothing drifts.
+    is_limit : bool
+        Whether the log shows the maximum as a limit.
     """
 
     mean: Fit
@@ -51,6 +53,7 @@ class LengthFit:
     between_prompts: Fit
     maximum: int
     segments: tuple[tuple[int, float], ...]
+    is_limit: bool = True
 
     @property
     def fits(self) -> list[Fit]:
@@ -145,7 +148,7 @@ def fit_lengths(frame: polars.DataFrame, *, group_size: int = 1, seed: int = 0) 
     last = segments[-1][0] if len(means) - segments[-1][0] >= 3 * FEWEST else 0
     sigma = _spread(means[last:], longest[last:], clipped[last:], count, cap, is_limit, seed)
     prompts = _between_prompts(means[last:], sigma, count, group_size, seed)
-    return LengthFit(mean, sigma, prompts, cap, segments)
+    return LengthFit(mean, sigma, prompts, cap, segments, is_limit)
 
 
 def _limit(longest: np.ndarray, means: np.ndarray, clipped: np.ndarray) -> tuple[int, bool]:

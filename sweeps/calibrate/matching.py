@@ -237,7 +237,8 @@ def match(
             return Match(speed, "delay", off, len(tried), 1 / inverse)
     start = near.speed if near else None
     mean = found.lengths.mean.value if found.lengths else values.mean_tokens
-    lone = mean / max(wanted, 0.05 * whole, 1e-6)
+    # A rollout may spend most of its seconds on other things than its tokens.
+    lone = mean / max(wanted, 0.05 * whole, 1e-6) / (1 - values.overhead)
     free = run_at(_FAST * max(lone, start or 0.0)).wait_seconds
     if wanted > free + _FREE * whole:
         speed, off = _falling(over, start or lone)

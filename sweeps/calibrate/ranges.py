@@ -7,11 +7,12 @@ moves by more than a tenth from end to end is identified; any other is a range.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..presets.registry import preset_lag_bound
 from ..runs.simulate import simulate_pipeline
 from .configuration import HORIZON_SECONDS, Values, config_of, law_of, spans
 from .estimates import Estimates
@@ -26,6 +27,8 @@ _FASTER = 8.0  # than the slowest generation that a log allows
 _ROUNDS = 2  # of mending lengths that the rules of a run bias
 _BIASED = 0.015  # of the mean of what is trained
 _DROPPED = 0.01  # of the rollouts of a batch
+
+RULES = "rules (assumed)"
 
 # What is predicted: the name in the moments of a run, words, unit, and whether it is a share of a step.
 PREDICTED = {
@@ -50,12 +53,15 @@ class End:
     side : str
         ``low`` or ``high``.
     values : Values
+    known : bool
+        Whether the log tells the speed of generation there.
     """
 
     about: str
     words: str
     side: str
     values: Values
+    known: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,13 @@ class Span:
     by: str
 
     def less(self, seconds: float) -> Span:
-        """Return the same prediction less something that is known."""
-        return Span(self.value - seconds, self.low - seconds, self.high - seconds, self.by)
+        """Return the same prediction less something that is known, at least 0."""
+        value, low, high = (max(0.0, one - seconds) for one in (self.value, self.low, self.high))
+        return Span(value, low, high, self.by)
+
+    def at_most(self, most: float) -> Span:
+        """Return the same prediction of what is never above some amount."""
+        return replace(self, high=max(self.value, min(most, self.high)))
 
     @property
     def identified(self) -> bool:
@@ -170,19 +181,27 @@ def ends_of(
     made = []
     for about, (words, low, high) in spans(found, values, setup).items():
         for side, own in (("low", low), ("high", high)):
-            made.append(
-                End(about, words, side, match(setup, found, own, near=values, seed=seed).applied(own))
-            )
+            best = match(setup, found, own, near=values, seed=seed)
+            made.append(End(about, words, side, best.applied(own), best.known))
     if not known:
         fast = replace(values, speed=_FASTER * values.speed)
-        made.append(End("speed", "speed of generation", "high", fast))
+        made.append(End("speed", "speed of generation", "high", fast, False))
     return made
 
 
-def span_of(value: float, by_end: Sequence[tuple[End, float]]) -> Span:
+def span_of(value: float, by_end: Sequence[tuple[End, float]], *, least: float = 0.0) -> Span:
     """Put a prediction and what it is at the ends together: deviations of different numbers add in squares.
 
     Numbers that are merely open (a range and no value) do not err by chance: the widest of them counts whole.
+
+    Parameters
+    ----------
+    value : float
+        At the fitted numbers.
+    by_end : sequence of (End, float)
+        At the ends.
+    least : float
+        What the quantity is never below: 0 for seconds, tokens, versions, shares.
     """
     below = above = 0.0
     widest, by = 0.0, ""
@@ -195,7 +214,8 @@ def span_of(value: float, by_end: Sequence[tuple[End, float]]) -> Span:
         below, above = below + down**2, above + up**2
         if up - down > widest:
             widest, by = up - down, words
-    return Span(value, value - math.sqrt(below), value + math.sqrt(above), by)
+    low, high = value - math.sqrt(below), value + math.sqrt(above)
+    return Span(value, max(least, low) if math.isfinite(low) else low, high, by)
 
 
 def simulated(
@@ -237,10 +257,35 @@ def predictions(
     steps = found.steps if steps is None else steps
     own = simulated(setup, found, values, means, steps, seed=seed)
     at_ends = [(end, simulated(setup, found, end.values, means, steps, seed=seed)) for end in ends]
-    return {
+    told = {
         name: span_of(getattr(own, name), [(end, getattr(told, name)) for end, told in at_ends])
         for name in PREDICTED
     }
+    return told | _by_what_is_assumed(setup, found, told)
+
+
+def _by_what_is_assumed(setup: Setup, found: Estimates, told: Mapping[str, Span]) -> dict[str, Span]:
+    """Return as ranges what is not in the log and an assumption decides: tokens, by the rules lag and drops.
+
+    Seconds do not rest on the mean of lengths that is assumed; all that is in tokens is in proportion to it.
+    """
+    changed = {}
+    nominal = found.lengths is None and "response_length" not in setup.given
+    if nominal or setup.assumes("batch_groups"):
+        by = "lengths (assumed)" if nominal else "batch (assumed)"
+        changed["tokens_per_second"] = Span(told["tokens_per_second"].value, 0.0, math.inf, by)
+    if nominal and not setup.speed_is_given:
+        changed["decode_speed"] = Span(told["decode_speed"].value, 0.0, math.inf, "lengths (assumed)")
+    if setup.in_turn or not setup.assumes("preset"):
+        return changed
+    lag, drops = told["lag"], told["drops"]
+    if not math.isfinite(found.lag.value):
+        bound = preset_lag_bound(setup.preset, setup.fields)
+        high = lag.high if bound is None else max(lag.high, float(bound))
+        changed["lag"] = Span(lag.value, 0.0, high, RULES)
+    if not math.isfinite(found.drops.value) and drops.high > _DROPPED * setup.rollouts:
+        changed["drops"] = Span(drops.value, 0.0, drops.high, RULES)
+    return changed
 
 
 def speed_fit(found: Estimates, values: Values, ends: Sequence[End], best: Match, speed: Span) -> Fit | None:
@@ -260,15 +305,15 @@ def speed_fit(found: Estimates, values: Values, ends: Sequence[End], best: Match
     if best.by == "delay":
         span = span_of(values.delay, [(end, end.values.delay) for end in ends])
         how = "what a simulated run must wait beside its generation to wait as long"
-        return Fit("between generations", span.value, max(0.0, span.low), span.high, "s", found.steps, how)
+        return Fit("between generations", span.value, span.low, span.high, "s", found.steps, how)
     how = {
         "waits": "the speed at which a simulated run waits as long",
         "drops": "the speed at which a simulated run drops as much",
         "lag": "the speed at which a simulated run has the same lag",
         "nothing": "the trainer hardly waits: at least this fast",
     }[best.by]
-    high = speed.high if best.known else math.inf
+    known = best.known and all(end.known for end in ends)
     return Fit(
-        "decoding: a rollout in flight", speed.value, max(0.0, speed.low), high, "tokens/s", found.steps, how,
-        open=not best.known,
+        "decoding: a rollout in flight", speed.value, speed.low, speed.high if known else math.inf,
+        "tokens/s", found.steps, how, open=not speed.identified or not known,
     )  # fmt: skip

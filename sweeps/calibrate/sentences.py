@@ -6,23 +6,30 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..results.drift_words import drift_words
 from ..results.text import grid, terminal_width, wrapped
-from .text import figure
+from .lag_knob import LAG
+from .text import NOTHING, doubts, figure, interval, published_share
 
 if TYPE_CHECKING:
+    import xarray
+
+    from .ranges import Span
     from .what_if import Change, WhatIf
 
-NOTHING = 0.01  # a change of a step by less than a hundredth
+_ROLLOUTS = "for rollouts"
+_PUBLICATION = "trainer_publication_seconds"
 # What a trainer waits for, by the metric that says so.
 CAUSES = {
-    "trainer_running_groups_seconds": "for rollouts",
-    "trainer_batch_seconds": "for rollouts",
-    "trainer_publication_seconds": "for publications",
+    "trainer_running_groups_seconds": _ROLLOUTS,
+    "trainer_batch_seconds": _ROLLOUTS,
+    _PUBLICATION: "for publications",
     "trainer_fetch_seconds": "for batches to be fetched",
 }
 WAITS = ("trainer_running_groups_seconds", "trainer_batch_seconds", "trainer_fetch_seconds")
 _BUSY = 0.8  # a share of busy slots below which generation is not what is short
 _ALIKE = 0.005  # ends of a range this close are one figure
+_MOST_TIMES = 100.0  # a longer step than that many is only said to be longer
 # A change of an axis in words: with {new} and {own}.
 WORDS = {
     "max_lag": "a lag of {new} instead of {own}",
@@ -57,32 +64,61 @@ def sentence(found: WhatIf) -> str:
 def _as_it_is(found: WhatIf) -> str:
     estimates = found.calibration.estimates
     share = estimates.idle.value / max(estimates.step.value, 1e-9)
-    what = "generates" if found.calibration.setup.in_turn else "waits"
+    published = published_share(found.calibration)
+    beside = f"; publications take {published:.0%}" if published >= NOTHING else ""
     if found.calibration.setup.in_turn:
-        return f"your run {what} for {share:.0%} of each step and trains in the rest"
-    return (
-        f"your trainer {what} {share:.0%} of each step{_cause(found)}"
-        if share >= NOTHING
-        else ("your trainer hardly waits")
-    )
+        return f"your run generates for {share:.0%} of each step{beside or ' and trains in the rest'}"
+    if share < NOTHING:
+        return f"your trainer hardly waits{beside}"
+    return f"your trainer waits {share:.0%} of each step{_causes(found.causes)}{beside}"
 
 
-def _cause(found: WhatIf) -> str:
-    """Name what it waits for, by the simulated run as it is."""
-    ds = found.dataset
+def cause_of(ds: xarray.Dataset, cell: int, *, publications: bool) -> str:
+    """Name what the trainer of a simulated run waits for most; nothing where it does not wait.
+
+    Parameters
+    ----------
+    ds : xarray.Dataset
+    cell : int
+        Its place.
+    publications : bool
+        Whether the wait of the log may hold publications: not where it has seconds of its own for them.
+    """
     amounts: dict[str, float] = {}
     for name, words in CAUSES.items():
-        if name in ds:
-            own = float(ds[name].mean("seed").values.reshape(-1)[found.base])
+        if name in ds and (publications or name != _PUBLICATION):
+            own = float(ds[name].mean("seed").values.reshape(-1)[cell])
             amounts[words] = amounts.get(words, 0.0) + own
     best = max(amounts, key=lambda words: amounts[words], default="")
     if not best or not amounts[best] > 0:
         return ""
-    if best == "for rollouts":
+    if best == _ROLLOUTS:
         # Slots that stand idle while the trainer waits: what it waits for are the last ones.
-        busy = float(ds["rollout_utilization"].mean("seed").values.reshape(-1)[found.base])
-        best = "for the slowest groups" if busy < _BUSY else "for generation"
-    return f" {best}"
+        busy = float(ds["rollout_utilization"].mean("seed").values.reshape(-1)[cell])
+        return "for the slowest groups" if busy < _BUSY else "for generation"
+    return best
+
+
+def _causes(causes: Sequence[str]) -> str:
+    """Write what a trainer waits for; several readings of one log as such.
+
+    Examples
+    --------
+    >>> _causes(["for generation"])
+    ' for generation'
+    >>> _causes(["for the slowest groups", "for generation"])
+    ' for rollouts'
+    >>> _causes(["for generation", "for batches to be fetched"])
+    ', for generation or for batches to be fetched: the log cannot tell which'
+    """
+    of_rollouts = ("for the slowest groups", "for generation")
+    if len(causes) > 1 and set(causes) <= set(of_rollouts):
+        return f" {_ROLLOUTS}"
+    if len(causes) > 1:
+        some = dict.fromkeys(_ROLLOUTS if set(of_rollouts) <= set(causes) and one in of_rollouts else one
+                             for one in causes)  # fmt: skip
+        return f", {' or '.join(some)}: the log cannot tell which"
+    return f" {causes[0]}" if causes else ""
 
 
 def _of_axis(found: WhatIf, place: int) -> str:
@@ -101,14 +137,32 @@ def _of_axis(found: WhatIf, place: int) -> str:
     if all(_is_nothing(one) for one in running):
         others = [value for number, value in enumerate(axis.values) if number != axis.own]
         return f"{_other(axis.name, others, axis.values[axis.own])} changes nothing"
+    assumed = _is_assumed(found, axis.name)
     # What counts is the trained tokens that still say something about the policy.
-    best = max(running, key=lambda one: (one.ess if math.isfinite(one.ess) else 1.0) / one.step.value)
+    best = max(running, key=_effective)
+    words = _words(axis.name, best, own[axis.name], assumed)
     if _is_nothing(best):
-        return f"{_words(axis.name, best, own[axis.name])} changes nothing"
+        return f"{words} changes nothing"
+    noun = AXES.get(axis.name, axis.name)
+    if all(one.saved.high < NOTHING for one in running):
+        return f"no other {noun} is faster: {words} {_saves(best)}"
     if best.saved.high < NOTHING:
-        what = f"no other {AXES.get(axis.name, axis.name)} is faster"
-        return f"{what}: {_words(axis.name, best, own[axis.name])} {_saves(best)}"
-    return f"{_words(axis.name, best, own[axis.name])} {_saves(best)} at {_ess(best)}"
+        # The range of another reaches to where it is faster: that it is not would be more than is known.
+        best = max(running, key=lambda one: one.saved.high)
+        words = _words(axis.name, best, own[axis.name], assumed)
+    if best.saved.low < -_ALIKE:
+        words = f"whether another {noun} is faster the log does not tell: {words}"
+    return f"{words} {_saves(best)} at {_ess(best)}"
+
+
+def _effective(change: Change) -> float:
+    """Return what a cell trains in a second, as far as it still says something about the policy."""
+    return (change.ess.value if math.isfinite(change.ess.value) else 1.0) / change.step.value
+
+
+def _is_assumed(found: WhatIf, name: str) -> bool:
+    """Whether the run's own value on an axis is an assumption: the rules decide the lag."""
+    return found.calibration.setup.assumes("preset" if name == LAG or name.startswith("preset.") else name)
 
 
 def _other(name: str, values: Sequence[Any], own: Any) -> str:
@@ -133,9 +187,10 @@ def _is_nothing(change: Change) -> bool:
     return abs(change.saved.value) < NOTHING and max(-change.saved.low, change.saved.high) < 2 * NOTHING
 
 
-def _words(name: str, change: Change, own: Any) -> str:
+def _words(name: str, change: Change, own: Any, assumed: bool) -> str:
     form = WORDS.get(name, "{name} = {new} instead of {own}")
-    return form.format(name=name, new=_value(change.settings[name]), own=_value(own))
+    shown = _value(own) + (" (assumed)" if assumed else "")
+    return form.format(name=name, new=_value(change.settings[name]), own=shown)
 
 
 def _value(value: Any) -> str:
@@ -147,11 +202,14 @@ def _value(value: Any) -> str:
 def _saves(change: Change) -> str:
     """Say how much of a step is saved, as a range."""
     low, high = change.saved.low, change.saved.high
+    stalls = ", and may stall" if change.may_stall else ""
+    if low < -1:
+        return f"takes {times(1 - high, 1 - low)} times as long{stalls}"
     if low >= 0 or abs(low) < _ALIKE:
-        return f"saves {percents(max(low, 0.0), high)}"
+        return f"saves {percents(max(low, 0.0), high)}{stalls}"
     if high <= 0 or abs(high) < _ALIKE:
-        return f"costs {percents(max(-high, 0.0), -low)}"
-    return f"may cost {-100 * low:.0f} % or save {100 * high:.0f} %"
+        return f"costs {percents(max(-high, 0.0), -low)}{stalls}"
+    return f"may cost {percents(-low, -low)} or save {percents(high, high)}{stalls}"
 
 
 def percents(low: float, high: float) -> str:
@@ -159,20 +217,42 @@ def percents(low: float, high: float) -> str:
 
     Examples
     --------
-    >>> percents(0.212, 0.258), percents(0.211, 0.2115)
-    ('21 to 26 %', '21 %')
+    >>> percents(0.212, 0.258), percents(0.211, 0.2115), percents(-0.002, 0.03)
+    ('21 to 26 %', '21 %', '0 to 3 %')
     """
-    first, last = f"{100 * low:.0f}", f"{100 * high:.0f}"
+    first, last = round(100 * low), round(100 * high)
     return f"{last} %" if first == last else f"{first} to {last} %"
 
 
+def times(low: float, high: float) -> str:
+    """Write a range of factors; beyond a hundred nothing is told but that.
+
+    Examples
+    --------
+    >>> times(0.72, 25.03), times(1.0, 7.1), times(2.0, 400.0)
+    ('0.7 to 25', '1.0 to 7.1', '2.0 to over 100')
+    """
+
+    def written(one: float) -> str:
+        return "over 100" if one > _MOST_TIMES else f"{one:.0f}" if one >= 10 else f"{one:.1f}"
+
+    first, last = written(low), written(high)
+    return last if first == last else f"{first} to {last}"
+
+
 def _ess(change: Change) -> str:
-    return f"an ESS of {change.ess:.2f}" if math.isfinite(change.ess) else "an unknown ESS"
+    return f"an ESS of {_ranged(change.ess, '.2f')}" if math.isfinite(change.ess.value) else "an unknown ESS"
+
+
+def _ranged(span: Span, form: str) -> str:
+    """Write a prediction: a figure where the data fix it, else its range."""
+    low, high = f"{span.low:{form}}", f"{span.high:{form}}"
+    return f"{span.value:{form}}" if span.identified or low == high else f"{low} to {high}"
 
 
 def what_if_table(found: WhatIf) -> tuple[list[str], list[list[str]]]:
     """Return the table of cells: header and rows."""
-    header = [*(axis.name for axis in found.axes), "step, s", "saves, %", "waits, %", "lag", "ESS"]
+    header = [*(axis.name for axis in found.axes), "step, s", "saves", "waits, %", "lag", "ESS"]
     rows = []
     for place, one in enumerate(found.changes):
         cells = [_value(value) for value in one.settings.values()]
@@ -180,36 +260,55 @@ def what_if_table(found: WhatIf) -> tuple[list[str], list[list[str]]]:
             rows.append([*cells, "stalls", "", "", "", ""])
             continue
         saved = "as it is" if place == found.base else _range(one)
+        seconds = one.step
         rows.append(
             [
                 *cells,
-                figure(one.step.value),
+                figure(seconds.value) if seconds.identified else interval(seconds.low, seconds.high),
                 saved,
-                f"{100 * one.wait_share:.0f}",
-                f"{one.lag:.2f}",
-                f"{one.ess:.3f}",
+                _percent(one.wait_share),
+                _ranged(one.lag, ".2f"),
+                _ranged(one.ess, ".3f"),
             ]
         )
     return header, rows
 
 
+def _percent(span: Span) -> str:
+    """Write a share in whole percent; as one figure where its ends are a percent or two apart."""
+    low, high = round(100 * span.low), round(100 * span.high)
+    return f"{round(100 * span.value)}" if high - low <= 2 else f"{low} to {high}"
+
+
 def _range(change: Change) -> str:
-    low, high = f"{100 * change.saved.low:.0f}", f"{100 * change.saved.high:.0f}"
-    return low if low == high else f"{low} to {high}"
+    low, high = change.saved.low, change.saved.high
+    stalls = ", may stall" if change.may_stall else ""
+    return (f"{times(1 - high, 1 - low)} ×" if low < -1 else percents(low, high)) + stalls
+
+
+def ess_note(found: WhatIf) -> str:
+    """Say what the ESS rests on."""
+    setup, config = found.calibration.setup, found.calibration.config
+    drift, note = f"ESS at {drift_words(config)}", "."
+    if config.drift is None:
+        drift = f"ESS at a drift of {config.drift_per_version:g} a version"
+        if "drift_per_version" not in setup.given:
+            note = ", which is assumed (--drift-per-version)."
+    longer = any(one.saved.low < -1 for one in found.changes if not one.stalled)
+    return drift + note + (" ×: as many times as long." if longer else "")
+
+
+def what_if_said(found: WhatIf) -> list[str]:
+    """Return what is said first: that the model does not fit, where it does not, and what would change."""
+    said = found.sentence
+    return [*doubts(found.calibration), said[0].upper() + said[1:]]
 
 
 def what_if_text(found: WhatIf) -> str:
-    """Return what would change as text: the sentence, then every cell."""
+    """Return what would change as text: the sentences, then every cell."""
     width = terminal_width()
-    said = found.sentence
-    parts = [wrapped(said[0].upper() + said[1:], width=width), "", grid(*what_if_table(found), width=width)]
-    drift = found.calibration.config.drift_per_version
-    parts += [
-        "",
-        wrapped(
-            f"ESS at a drift of {drift:g} a version, which is assumed (--drift-per-version).", width=width
-        ),
-    ]
-    for one in found.calibration.setup.assumed:
+    parts = [wrapped(one, width=width) for one in what_if_said(found)]
+    parts += ["", grid(*what_if_table(found), width=width), "", wrapped(ess_note(found), width=width)]
+    for one in found.calibration.assumed:
         parts.append(wrapped(f"assumed: {one}", indent="  ", first="- ", width=width))
     return "\n".join(parts)

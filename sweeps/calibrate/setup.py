@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,14 @@ class Setup:
     def speed_is_given(self) -> bool:
         """Whether the engine or the speed of decoding was given, and is not searched."""
         return not self.given.isdisjoint({"engine", "decode_tokens_per_second"})
+
+    def assumes(self, name: str) -> bool:
+        """Whether a setting was assumed."""
+        return any(one.field == name for one in self.assumed)
+
+    def with_slots(self, slots: int) -> Setup:
+        """Return the same set-up with so many rollouts at once."""
+        return replace(self, fields={**self.fields, "rollout_workers": slots})
 
     def config(self, **fields: Any) -> PipelineConfig:
         """Return the configuration with some more fields; what was given wins over them."""

@@ -121,8 +121,10 @@ def with_lengths(fit: LengthFit | None, records: LengthRecords, *, seed: int = 0
         between = fit.between_prompts
     if fit is None:
         mean = mean_fit("response tokens: mean", tokens, "tokens", "mean over the responses", seed=seed)
-        return LengthFit(mean, sigma, between, maximum, _segments(records, tokens))
-    return replace(fit, sigma=sigma, between_prompts=between, maximum=maximum)
+        return LengthFit(mean, sigma, between, maximum, _segments(records, tokens), is_limit)
+    return replace(
+        fit, sigma=sigma, between_prompts=between, maximum=maximum, is_limit=is_limit or fit.is_limit
+    )
 
 
 def _segments(records: LengthRecords, tokens: np.ndarray) -> tuple[tuple[int, float], ...]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..engines.text import digits
 from ..results.text import grid, terminal_width, wrapped
+from .phases import inside
 from .ranges import PREDICTED
+from .waits import is_material
 
 if TYPE_CHECKING:
     from .backtest import HeldRow
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from .fits import Fit
     from .ranges import Span
 
+NOTHING = 0.01  # of a step: what is less is nothing
 # Units that are read best in others.
 _READ_AS = {"s": (1e6, "µs")}
 
@@ -39,7 +42,7 @@ def reading(fit: Fit) -> tuple[str, str, str]:
     scale, unit = _READ_AS[fit.unit] if fit.unit in _READ_AS and abs(fit.high) < 0.01 else (1.0, fit.unit)
     value, low, high = (figure(scale * one) for one in (fit.value, fit.low, fit.high))
     if math.isinf(fit.high):
-        return value, f"from {low} on", unit
+        return value, interval(scale * fit.low, fit.high), unit
     return value, low if low == high else f"{low} to {high}", unit
 
 
@@ -67,7 +70,7 @@ def error_of(row: HeldRow) -> str:
 
 def told(row: HeldRow) -> str:
     """Return a prediction: a figure where the data fix it, else the range."""
-    return figure(row.predicted) if row.identified else f"{figure(row.low)} to {figure(row.high)}"
+    return figure(row.predicted) if row.identified else interval(row.low, row.high)
 
 
 def verdict(row: HeldRow) -> str:
@@ -102,8 +105,21 @@ def prediction_table(found: Calibration) -> tuple[list[str], list[list[str]]]:
         if not math.isfinite(one.value):
             continue
         words, unit = PREDICTED[name]
-        rows.append([words, range_of(one), unit, f"{figure(one.low)} to {figure(one.high)}", _by(one)])
+        rows.append([words, range_of(one), unit, interval(one.low, one.high), _by(one)])
     return header, rows
+
+
+def interval(low: float, high: float) -> str:
+    """Write the ends of a range, or that there are none.
+
+    Examples
+    --------
+    >>> interval(1.5, 2.0), interval(3.0, float("inf")), interval(0.0, float("inf"))
+    ('1.50 to 2.00', 'from 3.00 on', 'not told')
+    """
+    if math.isinf(high):
+        return f"from {figure(low)} on" if low > 0 else "not told"
+    return f"{figure(low)} to {figure(high)}"
 
 
 def range_of(span: Span) -> str:
@@ -117,23 +133,66 @@ def _by(span: Span) -> str:
 
 def sentences(found: Calibration) -> list[str]:
     """Say in words what the calibration rests on and what to make of it."""
+    return [*doubts(found), *run_said(found)]
+
+
+def run_said(found: Calibration) -> list[str]:
+    """Say in words what the run is like, as its log shows it, and what the log does not tell of it."""
     estimates = found.estimates
     idle, step = estimates.idle.value, estimates.step.value
     kind = "generation" if found.setup.in_turn else "waiting"
     said = [
-        f"A step takes {figure(step)} s, {idle / step:.0%} of it {kind}. Rules: {found.setup.preset}, "
+        f"A step takes {figure(step)} s, {idle / step:.0%} of it {kind}{_published(found)}. "
+        f"Rules: {found.setup.preset}, "
         f"{found.setup.batch_groups:,} groups of {found.setup.group_size:,} a batch."
     ]
-    if not found.match.known:
+    fetch = estimates.fetch
+    if fetch is not None and fetch.open and is_material(fetch.high, step):
         said.append(
-            "The trainer hardly waits: the log does not say how fast generation is, only that it is at least "
-            "this fast."
+            f"Every step waits {figure(fetch.high)} s or more. How much of that is the fetch of a batch and "
+            "how much generation the log cannot tell: both readings are tried, and what differs between them "
+            "is a range."
+        )
+    if not found.match.known:
+        beside = "Beside fetches the" if idle > NOTHING * step else "The"
+        said.append(
+            f"{beside} trainer hardly waits: the log does not say how fast generation is, only that it is "
+            "at least this fast."
         )
     segments = estimates.lengths.segments if estimates.lengths else ()
     if len(segments) > 1:
         means = ", ".join(f"{figure(mean)} from step {first:,}" for first, mean in segments)
         said.append(f"Lengths drift: mean response tokens {means}. The configuration has the last.")
     return said
+
+
+def published_share(found: Calibration) -> float:
+    """Return the share of a step that publications take inside it; 0 where they run beside."""
+    publication = found.estimates.publication
+    if publication is None or "publication_seconds" not in inside(found.steps, found.setup.holds):
+        return 0.0
+    return publication.seconds.value / publication.every / found.estimates.step.value
+
+
+def _published(found: Calibration) -> str:
+    share = published_share(found)
+    return f", {share:.0%} publication" if share >= NOTHING else ""
+
+
+def doubts(found: Calibration) -> list[str]:
+    """Say plainly where the model does not meet the held steps; nothing where it does."""
+    misses = found.misses
+    if not misses:
+        return []
+    told = "; ".join(
+        f"{one.name}: measured {figure(one.measured)} {one.unit}, predicted "
+        f"{figure(one.low)} to {figure(one.high)}"
+        for one in misses
+    )
+    return [
+        "The model does not fit this log: do not trust what whatif says of it. On the held steps, which "
+        f"nothing was fitted on, it misses {told}."
+    ]
 
 
 def calibration_text(found: Calibration) -> str:
@@ -151,7 +210,7 @@ def calibration_text(found: Calibration) -> str:
     if found.tests:
         parts += [grid(*backtest_table(found), left=[0, 4], width=width), ""]
     parts.append(grid(*prediction_table(found), left=[0, 2, 4], width=width))
-    for title, lines in (("assumed", found.setup.assumed), ("in the log", found.read)):
+    for title, lines in (("assumed", found.assumed), ("in the log", found.read)):
         if lines:
             parts += ["", f"{title}:"]
             parts += [wrapped(str(one), first="- ", indent="  ", width=width) for one in lines]

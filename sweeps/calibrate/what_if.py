@@ -21,9 +21,9 @@ from ..config.config import PipelineConfig
 from ..sweep.run import run_sweep
 from .axes_around import Axis, axes_around
 from .calibration import Calibration
-from .configuration import HORIZON_SECONDS, config_of
+from .configuration import HORIZON_SECONDS, SLOTS, config_of
 from .ranges import End, Span, span_of
-from .sentences import WAITS, sentence, what_if_text
+from .sentences import WAITS, cause_of, sentence, what_if_text
 
 if TYPE_CHECKING:
     import xarray
@@ -44,21 +44,25 @@ class Change:
         Seconds of a step.
     saved : Span
         The share of a step that it saves against the run as it is; below 0 where it costs.
-    wait_share : float
+    wait_share : Span
         Of a step that the trainer waits for rollouts or fetches them.
-    lag : float
-    ess : float
+    lag : Span
+        Versions.
+    ess : Span
         Expected normalized effective sample size.
     stalled : bool
+    may_stall : bool
+        Whether it stalls at an end of what the log leaves open.
     """
 
     settings: Mapping[str, Any]
     step: Span
     saved: Span
-    wait_share: float
-    lag: float
-    ess: float
+    wait_share: Span
+    lag: Span
+    ess: Span
     stalled: bool
+    may_stall: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,6 +78,8 @@ class WhatIf:
     changes : tuple of Change
     dataset : xarray.Dataset
         The sweep at the fitted values.
+    causes : tuple of str
+        What the trainer waits for in the run as it is: several where the log does not tell which.
     """
 
     calibration: Calibration
@@ -81,6 +87,7 @@ class WhatIf:
     base: int
     changes: tuple[Change, ...]
     dataset: xarray.Dataset
+    causes: tuple[str, ...] = ()
 
     @property
     def as_it_is(self) -> Change:
@@ -93,18 +100,17 @@ class WhatIf:
         return sentence(self)
 
     def frame(self) -> polars.DataFrame:
-        """Return a row a cell: settings, seconds of a step, what is saved, waits, lag, ESS."""
+        """Return a row a cell: settings, seconds of a step, what is saved, waits, lag, ESS, with ranges."""
         rows = [
             {
                 **{name: str(value) for name, value in one.settings.items()},
-                "step_seconds": one.step.value,
-                "saved": one.saved.value,
-                "saved_low": one.saved.low,
-                "saved_high": one.saved.high,
-                "wait_share": one.wait_share,
-                "lag": one.lag,
-                "ess": one.ess,
+                **_ranged("step_seconds", one.step),
+                **_ranged("saved", one.saved),
+                **_ranged("wait_share", one.wait_share),
+                **_ranged("lag", one.lag),
+                **_ranged("ess", one.ess),
                 "stalled": one.stalled,
+                "may_stall": one.may_stall,
                 "as_it_is": place == self.base,
             }
             for place, one in enumerate(self.changes)
@@ -159,12 +165,25 @@ def what_if(
         rule = f"must make at most {_MOST_RUNS:,} runs, ends of intervals included"
         raise ConfigError("axes", rule, runs, "Give fewer values, or fewer axes.")
     own = _sweep(calibration, calibration.values, found, seeds, threads)
-    at_ends = [(end, _sweep(calibration, end.values, found, 1, threads)) for end in calibration.ends]
+    at_ends = [
+        (end, _sweep(calibration, end.values, found, 1, threads))
+        for end in calibration.ends
+        if end.about != SLOTS or not _sets_slots(found)
+    ]
     if any(len(set(factors)) > 1 for axis in found for factors in axis.factors):
         for which, side in ((0, "low"), (2, "high")):
             end = End("trainer_gpus", "how training grows with GPUs", side, calibration.values)
             at_ends.append((end, _sweep(calibration, end.values, found, 1, threads, which)))
     return _told(calibration, found, own, at_ends)
+
+
+def _sets_slots(axes: Sequence[Axis]) -> bool:
+    """Whether an axis says how many rollouts run at once: then no assumption of it is tried."""
+    return any("rollout_workers" in (axis.column, *axis.along) for axis in axes)
+
+
+def _ranged(name: str, span: Span) -> dict[str, float]:
+    return {name: span.value, f"{name}_low": span.low, f"{name}_high": span.high}
 
 
 def _sweep(
@@ -196,33 +215,52 @@ def _told(
     shape = tuple(len(axis.values) for axis in axes)
     several = int(calibration.config.updates_per_batch)
     base = int(np.ravel_multi_index([axis.own for axis in axes], shape))
-    step = several * _mean(own, "seconds_per_update", shape)
-    idle = sum(_mean(own, name, shape) for name in WAITS if name in own)
-    wait = several * idle / np.maximum(_mean(own, "updates", shape), 1)
-    lag = _mean(own, "mean_rollout_lag", shape)
-    ess = _mean(own, "mean_expected_normalized_ess", shape)
-    stalled = ~(_mean(own, "updates", shape) > 0) | (_mean(own, "stalled", shape) > 0)
-    ends = [(end, several * _mean(told, "seconds_per_update", shape)) for end, told in at_ends]
+    middle = _cells(own, shape, several)
+    ends = [(end, _cells(told, shape, several)) for end, told in at_ends]
+
+    def span(name: str, place: int) -> Span:
+        return span_of(float(middle[name][place]), [(end, float(told[name][place])) for end, told in ends])
+
+    def saved(told: Mapping[str, np.ndarray], place: int) -> float:
+        return float(1 - told["step"][place] / told["step"][base])
+
     changes = []
-    for place in range(len(step)):
+    for place in range(math.prod(shape)):
         settings = {
             axis.name: axis.values[number] for axis, number in zip(axes, np.unravel_index(place, shape))
         }
         changes.append(
             Change(
                 settings=settings,
-                step=span_of(float(step[place]), [(end, float(told[place])) for end, told in ends]),
+                step=span("step", place),
                 saved=span_of(
-                    float(1 - step[place] / step[base]),
-                    [(end, float(1 - told[place] / told[base])) for end, told in ends],
+                    saved(middle, place), [(end, saved(told, place)) for end, told in ends], least=-math.inf
                 ),
-                wait_share=float(wait[place] / step[place]),
-                lag=float(lag[place]),
-                ess=float(ess[place]),
-                stalled=bool(stalled[place]),
+                wait_share=span("wait_share", place).at_most(1.0),
+                lag=span("lag", place),
+                ess=span("ess", place).at_most(1.0),
+                stalled=bool(middle["stalled"][place]),
+                may_stall=any(bool(told["stalled"][place]) for _, told in ends),
             )
         )
-    return WhatIf(calibration, tuple(axes), base, tuple(changes), own)
+    unlogged = calibration.estimates.publication is None
+    runs = (own, *(told for _, told in at_ends))
+    causes = dict.fromkeys(cause_of(one, base, publications=unlogged) for one in runs)
+    return WhatIf(calibration, tuple(axes), base, tuple(changes), own, tuple(one for one in causes if one))
+
+
+def _cells(ds: xarray.Dataset, shape: Sequence[int], several: int) -> dict[str, np.ndarray]:
+    """Return what is said of each cell, by name."""
+    step = several * _mean(ds, "seconds_per_update", shape)
+    idle = sum(_mean(ds, name, shape) for name in WAITS if name in ds)
+    updates = _mean(ds, "updates", shape)
+    return {
+        "step": step,
+        "wait_share": several * idle / np.maximum(updates, 1) / step,
+        "lag": _mean(ds, "mean_rollout_lag", shape),
+        "ess": _mean(ds, "mean_expected_normalized_ess", shape),
+        "stalled": ~(updates > 0) | (_mean(ds, "stalled", shape) > 0),
+    }
 
 
 def _mean(ds: xarray.Dataset, name: str, shape: Sequence[int]) -> np.ndarray:

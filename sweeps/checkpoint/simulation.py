@@ -25,7 +25,7 @@ from . import general_arrays, lean_arrays
 from .checkpoint import Manifest, make_checkpoint
 from .saved_arrays import check_shapes, recorded_tables
 
-LAWS = ("response_length", "environment_seconds")
+LAWS = ("response_length", "environment_seconds", "drift")
 Records = list[dict[str, int]]
 
 

@@ -8,16 +8,23 @@ from typing import Any, ClassVar
 import click
 
 from ..json_text import json_document
-from .calibrate_options import KNOWN_NOTE, LOG_THEMES, calibrate_options, calibrated
+from .calibrate_options import (
+    KNOWN_NOTE,
+    LOG_THEMES,
+    calibrate_options,
+    calibrated,
+    checked_calibration_page,
+)
 from .option_groups import GroupedCommand, Themes
-from .shared import this_command
+from .outputs import command_again, force_option, output_option
+from .shared import tell_compiling
 
 
 class _CalibrateCommand(GroupedCommand):
     field_note: ClassVar[str] = KNOWN_NOTE
     themes: ClassVar[Themes] = {
         **LOG_THEMES,
-        "Output": ("output", "page", "as_json", "help"),
+        "Output": ("output", "page", "force", "as_json", "quiet", "help"),
     }
 
 
@@ -27,12 +34,13 @@ class _CalibrateCommand(GroupedCommand):
     epilog="Exit codes: 0 done, 2 usage: a log that cannot be used, a setting that cannot be.",
 )
 @click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), default=Path("calibrated.toml"), show_default=True,
-    metavar="FILE", help="The configuration.",
-)  # fmt: skip
-@click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Also write an offline page.")
+@output_option(
+    "--output", "-o", default=Path("calibrated.toml"), show_default=True, help="The configuration."
+)
+@output_option("--page", help="Also write an offline page.")
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr.")
 @calibrate_options
 def command(logs: tuple[Path, ...], **options: Any) -> int:
     """Fit a configuration to the step log of a run and write it to a file.
@@ -47,25 +55,18 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
     from ..frame_files import checked_folder
 
     target = checked_folder(options["output"], "--output")
-    page = _checked_page(options["page"])
+    page = checked_calibration_page(options["page"])
+    tell_compiling(None, options["quiet"])
     found = calibrated(logs, options)
     write_atomically(target, found.to_toml(target.name).encode("utf-8"))
     written = [str(target)]
     if page is not None:
         from ..pages.calibration import write_calibration_page
 
-        write_calibration_page(page, found, toml=found.to_toml(target.name), line=this_command())
+        write_calibration_page(page, found, toml=found.to_toml(target.name), line=command_again())
         written.append(str(page))
     if options["as_json"]:
         click.echo(json_document("calibrate", {**found.as_dict(), "written": written}))
     else:
         click.echo(f"{calibration_text(found)}\n\nwritten: {', '.join(written)}")
     return 0
-
-
-def _checked_page(path: Path | None) -> Path | None:
-    if path is None:
-        return None
-    from ..pages.calibration import checked_calibration_page
-
-    return checked_calibration_page(path)

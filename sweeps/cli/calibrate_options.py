@@ -100,6 +100,20 @@ def calibrated(logs: tuple[Path, ...], options: dict[str, Any]) -> Any:
     )
 
 
+def checked_calibration_page(path: Path | None) -> Path | None:
+    """Refuse a page's name before any work is done; None is no page.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if path is None:
+        return None
+    from ..pages.calibration import checked_calibration_page as checked
+
+    return checked(path)
+
+
 def _sizes(given: tuple[str, ...]) -> dict[float, str]:
     """Read GPUS=LOG options."""
     found: dict[float, str] = {}

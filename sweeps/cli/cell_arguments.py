@@ -40,7 +40,8 @@ def read_cell(text: str, flag: str = "--cell") -> int | dict[str, Any]:
         field = field_of_axis(name, flag)
         value = value.strip()
         # A law is named by its label in the sweep.
-        cell[name] = (
-            value if field == "response_length" and ":" not in value else read_text(field, value, flag)
+        is_label = (field == "response_length" and ":" not in value) or (
+            field == "drift" and not value.startswith(("{", "from_records:"))
         )
+        cell[name] = value if is_label else read_text(field, value, flag)
     return cell

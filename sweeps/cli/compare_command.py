@@ -11,6 +11,7 @@ from ..json_text import json_document
 from .config_flags import config_options, written_value
 from .failures import Stopped
 from .option_groups import OPTION_MARK, GroupedCommand, Themes
+from .outputs import force_option, output_option
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
@@ -28,7 +29,7 @@ Examples:
 class _CompareCommand(GroupedCommand):
     themes: ClassVar[Themes] = {
         "What is compared": ("seeds", "against", "baseline"),
-        "What is kept, and where": ("store", "page"),
+        "What is kept, and where": ("store", "page", "force"),
         "How it runs": ("threads", "dask"),
         "Output": ("as_json", "quiet", "help"),
     }
@@ -66,7 +67,8 @@ class _CompareCommand(GroupedCommand):
     help="Keep the runs in this folder, a stored sweep over the axis system.",
 )
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
-@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page.")
+@output_option("--report", "page", help="Write an HTML page.")
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @config_options
@@ -90,7 +92,7 @@ def command(
     """
     from ..compare.rows import check_against, comparison_rows
     from ..compare.systems import compare_systems, compared_systems, whole_workload
-    from ..compare.text import comparison_text, workload_text
+    from ..compare.text import comparison_text, drift_of, workload_text
     from ..execute.progress import progress_for_terminal
     from ..presets.systems import read_system
     from ..runs.many import Cancelled
@@ -133,15 +135,15 @@ def command(
         shared = workload_text(whole_workload(changes))
         write_comparison_page(ds, rows, compared, page, workload=shared, line=this_command())
         click.echo(f"page written to {page}", err=True)
-    drift = compared[0].config.drift_per_version
+    config = compared[0].config
     if as_json:
-        _print_json(rows, compared, drift)
+        _print_json(rows, compared, None if config.drift else config.drift_per_version)
     else:
-        click.echo(comparison_text(rows, workload_text(whole_workload(changes)), drift))
+        click.echo(comparison_text(rows, workload_text(whole_workload(changes)), drift_of(config)))
     return 0
 
 
-def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float) -> None:
+def _print_json(rows: list[dict[str, Any]], compared: list[Any], drift: float | None) -> None:
     facts = {
         "against": rows[0]["against"],
         "seeds": rows[0]["seeds"],

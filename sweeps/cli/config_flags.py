@@ -21,7 +21,8 @@ from ..user_files import parse_toml
 from .option_groups import FieldOption
 
 DEFAULT_LAW = "lognormal:300:0.6:16:2048"  # written here: making the law itself would load SciPy
-_LAWS = ("response_length", "environment_seconds")
+_LAWS = ("response_length", "environment_seconds", "drift")
+_WORDS_OF_LAWS = ("name", "path", "column", "level", "beyond")
 _OF_ENGINE = "engine__"  # for "engine.", which no keyword has
 # What a law needs in the short form, in this order.
 _SHORT_LAWS = {
@@ -32,6 +33,7 @@ _SHORT_LAWS = {
     "lognormal": ("median", "sigma", "minimum", "maximum"),
     "from_file": ("path", "column"),
 }
+_SHORT_DRIFTS = {"from_records": ("path", "level", "beyond")}
 
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,27 +188,25 @@ def read_text(field: str, text: str, where: str) -> Any:
             "value"
         ]
     if field in _LAWS and text != "none":
-        return _short_law(text, where)
+        return _short_law(text, where, _SHORT_DRIFTS if field == "drift" else _SHORT_LAWS)
     if field == "engine" and text != "none":
         return engine_table(text)
     return read_scalar(text)
 
 
-def _short_law(text: str, where: str) -> dict[str, Any]:
+def _short_law(text: str, where: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     kind, _, rest = text.partition(":")
-    names = _SHORT_LAWS.get(kind)
-    if not rest:
+    names = known.get(kind)
+    if not rest and "shipped" in known:
         from ..laws.shipped import shipped_index
 
         if kind in shipped_index():
             raise ConfigError(where, "must be a law", text, f"Write shipped:{kind}.")
     parts = rest.split(":") if rest else []
     if names is None or not 0 < len(parts) <= len(names):
-        forms = ", ".join(":".join([law, *keys]) for law, keys in _SHORT_LAWS.items())
+        forms = ", ".join(":".join([law, *keys]) for law, keys in known.items())
         raise ConfigError(where, "must be a law", text, f"Short forms: {forms}; or an inline TOML table.")
-    values = [
-        part if name in ("name", "path", "column") else read_scalar(part) for name, part in zip(names, parts)
-    ]
+    values = [part if name in _WORDS_OF_LAWS else read_scalar(part) for name, part in zip(names, parts)]
     return {"law": kind, **dict(zip(names, values))}
 
 
@@ -234,7 +234,7 @@ def axes_from_flags(texts: tuple[str, ...], also: Collection[str] = ()) -> dict[
         name = name.strip().replace("-", "_")
         if not equals:
             raise ConfigError("--axis", "must read NAME=VALUES", text, "Write --axis max_lag=0,1,2,4.")
-        field = name if name in also else field_of_axis(name, "--axis")
+        field = name if name in also else field_of_axis(name, "--axis", also)
         if field in fields:
             raise ConfigError("--axis", "must name an axis once", name, "Put all values into one flag.")
         fields.append(field)

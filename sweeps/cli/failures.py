@@ -106,6 +106,39 @@ def failure_of(error: BaseException) -> Failure | None:
     return None
 
 
+def all_missing(error: BaseException, arguments: Sequence[str]) -> BaseException:
+    """Return an error that names every option that is missing, not only the first; any other error as it is.
+
+    Parameters
+    ----------
+    error : BaseException
+    arguments : sequence of str
+        What was typed.
+    """
+    if not isinstance(error, click.MissingParameter) or error.ctx is None:
+        return error
+    typed = {argument.partition("=")[0] for argument in arguments}
+    missing = [
+        option
+        for option in error.ctx.command.get_params(error.ctx)
+        if isinstance(option, click.Option) and is_needed(option) and typed.isdisjoint(option.opts)
+    ]
+    if len(missing) < 2:
+        return error
+    return ConfigError(
+        *(Finding(max(one.opts, key=len), "is required", way_out=one.help or "") for one in missing)
+    )
+
+
+def is_needed(option: click.Option) -> bool:
+    """Whether a command cannot do without an option."""
+    return option.required or isinstance(option, NeededOption)
+
+
+class NeededOption(click.Option):
+    """An option that is required, whose absence the command words itself where it is the only one."""
+
+
 def _failure(kind: str, exit_code: int, finding: Finding) -> Failure:
     return Failure(kind, exit_code, str(finding), (finding,))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..json_text import json_document
+from .outputs import force_option, free_file
 
 if TYPE_CHECKING:
     from ..lab.model import Section
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the page, plots and tables; results/lab-PROFILE when left out.",
 )
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def command(profile: str, output: Path | None, as_json: bool) -> None:
     """Run the ten sections of the lab, end to end.
@@ -41,6 +43,7 @@ def command(profile: str, output: Path | None, as_json: bool) -> None:
 
     started = time.perf_counter()
     folder = output or Path("results") / f"lab-{profile}"
+    free_file(folder / "index.html", "--output")
     sections: list[Section] = []
     for section in run_lab(chosen):
         sections.append(section)

@@ -13,7 +13,7 @@ from importlib import import_module
 import click
 
 from ...kernels.errors import Finding, nearest
-from .failures import failure_of, tell
+from .failures import all_missing, failure_of, tell
 from .streams import steady_streams
 
 SUBCOMMANDS: dict[str, str] = {
@@ -94,7 +94,8 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         code = root.main(args=arguments, standalone_mode=False, prog_name="lagsweep")
         sys.stdout.flush()
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as raised:
+        error = all_missing(raised, arguments)
         failure = failure_of(error)
         if failure is None:
             raise

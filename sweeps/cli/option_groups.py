@@ -28,8 +28,8 @@ FIELD_THEMES: dict[str, tuple[str, ...]] = {
         "publication_blocks_trainer",
     ),
     "Lag, and what is too old": (
-        "max_policy_lag", "drift_per_version", "drift_length_exponent", "stale_check", "stale_action",
-        "redraw_on_requeue", "cancel_in_flight",
+        "max_policy_lag", "drift_per_version", "drift", "drift_length_exponent", "stale_check",
+        "stale_action", "redraw_on_requeue", "cancel_in_flight",
     ),
     "Which groups may start": ("limits", "max_running_groups", "admit", "one_batch_at_a_time"),
 }  # fmt: skip

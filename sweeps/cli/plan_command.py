@@ -9,7 +9,8 @@ import click
 
 from ...kernels.errors import ConfigError
 from ..json_text import json_document
-from .failures import Stopped
+from .failures import NeededOption, Stopped
+from .outputs import command_again, force_option, output_option
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
@@ -30,7 +31,10 @@ _FEW = click.IntRange(min=1)
 @click.option("--gpus", required=True, type=_FEW, help="All GPUs.")
 @click.option("--prompts", required=True, type=_FEW, help="Prompts of an update.")
 @click.option("--group-size", required=True, type=_FEW, help="Answers to each prompt.")
-@click.option("--law", metavar="LAW", help="Lengths of answers: shipped:NAME, or as in lagsweep run.")
+@click.option(
+    "--law", cls=NeededOption, metavar="LAW",
+    help="Lengths of answers: shipped:NAME (shipped:aime-rl-1000), or as in lagsweep run.",
+)  # fmt: skip
 @click.option("--prompt-tokens", required=True, type=click.IntRange(min=0), help="Tokens of a prompt.")
 @click.option("--max-tokens", required=True, type=_FEW, help="Longest answer that an engine allows.")
 @click.option("--rollout-gpus", metavar="LIST", help="GPUs for engines to try: 16,32,48.")
@@ -55,6 +59,7 @@ _FEW = click.IntRange(min=1)
 @click.option(
     "--drift-per-version", type=float, default=0.2, show_default=True, help="What lag costs: an assumption."
 )
+@click.option("--drift", metavar="LAW", help="What lag costs, from records: from_records:FILE:LEVEL.")
 @click.option("--price", type=float, help="Of a GPU-hour, in any currency.")
 @click.option(
     "--input", "inputs", multiple=True, metavar="NAME=VALUE|LOW..HIGH",
@@ -67,8 +72,9 @@ _FEW = click.IntRange(min=1)
     "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
 )
 @click.option("--store", type=click.Path(path_type=Path), help="The folder of this result.")
-@click.option("--table", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per cell.")
-@click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML page.")
+@output_option("--table", help="Write a row per cell.")
+@output_option("--page", help="Write an HTML page.")
+@force_option
 @click.option("--threads", type=_FEW, help="Threads; one for each CPU when left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
@@ -109,7 +115,7 @@ def command(**options: Any) -> int:
     if table is not None:
         write_frame(found.table, table)
     if page is not None:
-        write_plan_page(page, found, line=this_command())
+        write_plan_page(page, found, line=command_again() if table else this_command())
     click.echo(json_document("plan", found.to_dict()) if options["as_json"] else str(found))
     if found.folder is not None:
         progress.note(f"store: {found.folder}")
@@ -128,6 +134,7 @@ def _asked(options: dict[str, Any]) -> Any:
         return ask(
             **{name: options[name] for name in _SAME},
             law=_law(given),
+            drift=_drift(options["drift"]),
             rollout_gpus=_numbers("--rollout-gpus", options["rollout_gpus"]),
             tensor_parallel=_numbers("--tensor-parallel", options["tensor_parallel"]),
             systems=None if options["systems"] is None else split_labels(options["systems"]),
@@ -155,11 +162,18 @@ def _law(given: Any) -> Any:
     return None if given is None else checked_value("response_length", given, "--law")
 
 
+def _drift(text: str | None) -> Any:
+    from ..spec.axes import checked_value
+    from .config_flags import read_text
+
+    return None if text is None else checked_value("drift", read_text("drift", text, "--drift"), "--drift")
+
+
 def _flag(field: str) -> str:
     """Name the flag that a finding is about."""
     if field.startswith("inputs."):
         return f"--input {field.removeprefix('inputs.')}"
-    if field in (*_SAME, *_LISTS, "law"):
+    if field in (*_SAME, *_LISTS, "law", "drift"):
         return f"--{field.replace('_', '-')}"
     return _RENAMED.get(field, field)
 

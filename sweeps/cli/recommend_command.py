@@ -21,7 +21,7 @@ from .store_argument import store_argument
 @click.option("--max-lag", type=int, help="Largest lag of any trained rollout, in versions.")
 @click.option(
     "--scenario", "scenarios", multiple=True, metavar="AXIS",
-    help="An axis that nobody chooses; response_length and drift_per_version are ones anyway.",
+    help="An axis that nobody chooses; response_length, drift_per_version and drift are ones anyway.",
 )  # fmt: skip
 @click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="Of all comparisons together."

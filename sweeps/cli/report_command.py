@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from .outputs import force_option, free_file, output_option
 from .store_argument import store_argument
 
 
@@ -14,13 +15,8 @@ from .store_argument import store_argument
     epilog="The page opens without a network. Exit codes: 0 done, 2 usage, 3 the store cannot be read.",
 )
 @store_argument()
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The page; STORE-report.html beside the store if left out.",
-)
+@output_option("--output", "-o", help="The page; STORE-report.html beside the store if left out.")
+@force_option
 @click.option(
     "--maximize", metavar="METRIC", default="trained_tokens_per_second", help="What the verdict is about."
 )
@@ -28,8 +24,15 @@ from .store_argument import store_argument
 @click.option("--max-lag", type=int, help="Bound of the verdict: largest lag of any trained rollout.")
 @click.option("--reference", metavar="ID|AXIS=VALUE,…", help="Compare with this cell, not with the baseline.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+@click.option(
+    "--sensitivity",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What `lagsweep sensitivity --json` printed: a section of the page.",
+)
 @click.option("--images/--no-images", default=True, help="A PNG and an SVG of each chart beside the page.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(
     store: Path,
     output: Path | None,
@@ -38,7 +41,9 @@ def command(
     max_lag: int | None,
     reference: str | None,
     confidence: float,
+    sensitivity: Path | None,
     images: bool,
+    quiet: bool,
     as_json: bool,
 ) -> int:
     """Write one offline HTML page about a stored sweep.
@@ -53,7 +58,7 @@ def command(
     dataset = open_sweep(store)
     report = write_report(
         dataset,
-        output or beside(store),
+        output or free_file(beside(store), "--output"),
         store=str(store),
         maximize=maximize,
         min_ess=0.9 if min_ess is None and max_lag is None else min_ess,
@@ -61,6 +66,8 @@ def command(
         reference=None if reference is None else read_cell(reference, "--reference"),
         confidence=confidence,
         images=images,
+        sensitivity=sensitivity,
+        progress=not quiet,
     )
     if as_json:
         click.echo(report_facts(report))

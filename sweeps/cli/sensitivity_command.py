@@ -10,6 +10,7 @@ import click
 from ..json_text import json_document
 from .config_flags import axes_from_flags, changes_from_flags, config_options, preset_from_flags
 from .failures import Stopped
+from .outputs import force_option, output_option
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 from .spec_arguments import ranges_from_argument
 
@@ -51,7 +52,8 @@ Exit codes: 0 done, 2 usage, 3 the folder cannot be used, 130/143 interrupted.
     "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
 )
 @click.option("--store", type=click.Path(path_type=Path), help="The folder of this result.")
-@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page.")
+@output_option("--report", "page", help="Write an HTML page.")
+@force_option
 @click.option("--threads", type=click.IntRange(1), default=None, help="Threads; default: one per CPU.")
 @click.option("--dask", metavar="ADDRESS|local", help="Run on a Dask cluster.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")

@@ -14,9 +14,11 @@ import click
 
 from ..json_text import json_document
 from ..results.cells import not_recorded, not_recorded_note
+from ..results.drift_words import drift_facts
 from ..results.words import cut_note
 from ..runs.diagnosis import too_short_for_an_update
 from ..runs.status import DONE, FAILED, STATUS_NAMES
+from ..spec.carried import spec_of
 from ..spec.engine_files import with_engine_fields
 from ..spec.exclusions import exclusion_reasons
 from .config_flags import changes_from_flags, preset_from_flags
@@ -66,10 +68,10 @@ def config_from_options(options: dict[str, Any]) -> Any:
 
 
 def tell_compiling(config: Any, quiet: bool) -> None:
-    """Say that kernels are compiled, when they are."""
+    """Say that kernels are compiled, when they are; None is any configuration."""
     from ..execute.compiling import COMPILING, kernels_are_kept
 
-    if not quiet and not kernels_are_kept(config.is_level_1):
+    if not quiet and not kernels_are_kept(config is not None and config.is_level_1):
         click.echo(COMPILING, err=True)
 
 
@@ -87,7 +89,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
             "complete": bool(dataset.attrs["complete"]),
             **({"content": content} if content else {}),
             "runs": counts,
-            "drift_per_version": found.drift_per_version,
+            **drift_facts(spec_of(dataset)),
             "baseline": found.baseline or None,
             "scenarios": [{"values": values, "baseline": beside} for values, beside in found.scenarios],
             "cells": list(found.frame.iter_rows(named=True)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, ClassVar
 
 import click
@@ -11,6 +10,7 @@ import click
 from ..json_text import json_document
 from .config_flags import config_options
 from .option_groups import GroupedCommand, Themes
+from .outputs import force_option, output_option
 from .shared import config_from_options, tell_compiling
 
 TABLES = ("batches", "timeline", "rollouts")
@@ -19,7 +19,7 @@ TABLES = ("batches", "timeline", "rollouts")
 class _SimulateCommand(GroupedCommand):
     themes: ClassVar[Themes] = {
         "Where rules come from": ("preset", "knobs"),
-        "Tables": ("batches", "timeline", "rollouts"),
+        "Tables": ("batches", "timeline", "rollouts", "force"),
         "Output": ("as_json", "quiet", "help"),
     }
 
@@ -32,9 +32,10 @@ class _SimulateCommand(GroupedCommand):
 @click.option("--preset", metavar="NAME", help="Start from the rules of a real system (lagsweep presets).")
 @click.option("--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="Set a knob of the preset.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-@click.option("--batches", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per update.")
-@click.option("--timeline", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per event.")
-@click.option("--rollouts", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per rollout.")
+@output_option("--batches", help="Write a row per update.")
+@output_option("--timeline", help="Write a row per event.")
+@output_option("--rollouts", help="Write a row per rollout.")
+@force_option
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr.")
 @config_options
 def command(**options: Any) -> int:

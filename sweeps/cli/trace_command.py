@@ -12,6 +12,7 @@ from ...kernels.errors import ConfigError
 from ..json_text import json_document
 from .config_flags import config_options
 from .custom_argument import custom_option, read_custom
+from .outputs import force_option, output_option
 from .shared import config_from_options, tell_compiling
 from .store_argument import store_argument
 
@@ -24,18 +25,18 @@ TABLES = ("batches", "timeline", "rollouts")
 )
 @store_argument(required=False)
 @click.option("--cell", metavar="ID|AXIS=VALUE,…", help="Which cell of the store.")
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), default=Path("trace.json.gz"), show_default=True,
-    metavar="FILE", help="The trace, .json or .json.gz.",
-)  # fmt: skip
+@output_option(
+    "--output", "-o", default=Path("trace.json.gz"), show_default=True, help="The trace, .json or .json.gz."
+)
 @click.option(
     "--max-events", type=click.IntRange(min=1), help="Refuse a larger trace; 1,000,000 if left out."
 )
 @click.option("--from-seconds", type=float, help="Leave out what ends before.")
 @click.option("--to-seconds", type=float, help="Leave out what starts after.")
-@click.option("--batches", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per update.")
-@click.option("--timeline", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per event.")
-@click.option("--rollouts", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per rollout.")
+@output_option("--batches", help="Write a row per update.")
+@output_option("--timeline", help="Write a row per event.")
+@output_option("--rollouts", help="Write a row per rollout.")
+@force_option
 @custom_option
 @click.option("--preset", metavar="NAME", help="Start from the rules of a real system (lagsweep presets).")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")

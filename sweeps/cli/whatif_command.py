@@ -8,9 +8,17 @@ from typing import Any, ClassVar
 import click
 
 from ..json_text import json_document
-from .calibrate_options import KNOWN_NOTE, LOG_THEMES, calibrate_options, calibrated
+from .calibrate_options import (
+    KNOWN_NOTE,
+    LOG_THEMES,
+    calibrate_options,
+    calibrated,
+    checked_calibration_page,
+)
 from .config_flags import axes_from_flags
 from .option_groups import GroupedCommand, Themes
+from .outputs import force_option, output_option
+from .shared import tell_compiling, this_command
 
 
 class _WhatIfCommand(GroupedCommand):
@@ -18,7 +26,7 @@ class _WhatIfCommand(GroupedCommand):
     themes: ClassVar[Themes] = {
         "What would change": ("axis", "seeds"),
         **LOG_THEMES,
-        "Output": ("as_json", "threads", "help"),
+        "Output": ("page", "force", "as_json", "threads", "quiet", "help"),
     }
 
 
@@ -34,7 +42,10 @@ class _WhatIfCommand(GroupedCommand):
 )  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs of each cell.")
 @click.option("--threads", type=int, help="Threads; one for each CPU when left out.")
+@output_option("--page", help="Also write an offline page.")
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr.")
 @calibrate_options
 def command(logs: tuple[Path, ...], **options: Any) -> int:
     """Calibrate on a run's log, sweep around the run as it is, and say what would change.
@@ -46,6 +57,17 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
     from ..calibrate.what_if import what_if
 
     axes = axes_from_flags(options["axis"], also=AXES)
+    page = checked_calibration_page(options["page"])
+    tell_compiling(None, options["quiet"])
     found = what_if(calibrated(logs, options), axes, seeds=options["seeds"], threads=options["threads"])
-    click.echo(json_document("whatif", found.as_dict()) if options["as_json"] else str(found))
+    written = []
+    if page is not None:
+        from ..pages.calibration import write_calibration_page
+
+        write_calibration_page(page, found.calibration, changed=found, line=this_command())
+        written.append(str(page))
+    if options["as_json"]:
+        click.echo(json_document("whatif", {**found.as_dict(), "written": written}))
+    else:
+        click.echo(f"{found}\n\nwritten: {written[0]}" if written else str(found))
     return 0

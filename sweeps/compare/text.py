@@ -8,8 +8,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..config.config import as_engine
+from ..config.config import PipelineConfig, as_engine
 from ..laws.lengths import LengthLaw
+from ..results.drift_words import drift_words
 from ..results.numbers import formatted
 from ..results.text import grid, terminal_width, wrapped
 from ..results.words import CAUSES
@@ -144,7 +145,7 @@ def workload_text(workload: Mapping[str, Any]) -> str:
     return f"Workload: {', '.join(parts)}."
 
 
-def comparison_text(rows: Rows, workload: str, drift_per_version: float, confidence: float = 0.95) -> str:
+def comparison_text(rows: Rows, workload: str, drift: str, confidence: float = 0.95) -> str:
     """Write the rows of :func:`.compare.rows.comparison_rows` for people."""
     against = f"Against {rows[0]['against']}, seed by seed"
     tables = [
@@ -154,15 +155,22 @@ def comparison_text(rows: Rows, workload: str, drift_per_version: float, confide
         *_time(rows),
         *_table("Work", ["", "waste", "length bias", "rollouts/batch"], work_lines(rows)),
     ]
-    return "\n".join([*_legend(rows), *tables, *_wrapped(rows, workload, drift_per_version, confidence)])
+    return "\n".join([*_legend(rows), *tables, *_wrapped(rows, workload, drift, confidence)])
 
 
-def notes(rows: Rows, workload: str, drift_per_version: float, confidence: float) -> list[str]:
-    """Say what the tables mean and assume, a paragraph each."""
+def drift_of(config: PipelineConfig) -> str:
+    """Say what the ESS of a comparison rests on."""
+    if config.drift is None:
+        return f"an assumed drift_per_version of {config.drift_per_version:g}"
+    return drift_words(config)
+
+
+def notes(rows: Rows, workload: str, drift: str, confidence: float) -> list[str]:
+    """Say what the tables mean and rest on (`drift`, by :func:`drift_of`), a paragraph each."""
     return [
         workload,
         f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']} seeds. ESS is the "
-        f"expected normalized ESS of a batch at an assumed drift_per_version of {drift_per_version:g}; "
+        f"expected normalized ESS of a batch at {drift}; "
         "effective tokens are tokens times it.",
         "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "
         "law's mean.",
@@ -189,7 +197,7 @@ def _times(ends: Sequence[float]) -> str:
     return " to ".join(f"{formatted(end, '.2f')}×" for end in ends)
 
 
-def _wrapped(rows: Rows, workload: str, drift: float, confidence: float) -> list[str]:
+def _wrapped(rows: Rows, workload: str, drift: str, confidence: float) -> list[str]:
     left_out = "A column of time in which no system has anything is left out."
     texts = notes(rows, workload, drift, confidence)
     texts[2] = f"{texts[2]} {left_out}"

@@ -22,7 +22,17 @@ from pydantic import (
 )
 
 from ...kernels.errors import ConfigError
-from ..checks import Flag, RealNumber, TokenCount, WholeNumber, flag_of, mapping_of, raise_config_error
+from ..checks import (
+    Flag,
+    RealNumber,
+    TokenCount,
+    WholeNumber,
+    checked,
+    flag_of,
+    mapping_of,
+    raise_config_error,
+)
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw, SecondsLaw
 from .engine import Engine
 from .help_text import level_of, show_fields
@@ -60,6 +70,16 @@ def _as_seconds_law(value: Any) -> Any:
     )
 
 
+def as_drift_law(value: Any) -> DriftLaw | None:
+    """Return a law of drift, or none, from what may be given for one."""
+    if value is None or isinstance(value, DriftLaw):
+        return value
+    if isinstance(value, dict):
+        return DriftLaw.from_dict(value)
+    way_out = 'Build one, as DriftLaw.from_records("rollouts.jsonl", level="token").'
+    raise ConfigError("drift", "must be a law of drift", value, way_out)
+
+
 def as_engine(value: Any) -> Engine | None:
     """Return an engine, or none, from what may be given for one."""
     if value is None or isinstance(value, Engine):
@@ -73,7 +93,7 @@ def _engine_to_dict(engine: Engine | None) -> Any:
     return None if engine is None else engine.to_dict()
 
 
-def _law_to_dict(law: LengthLaw | SecondsLaw | None) -> Any:
+def _law_to_dict(law: LengthLaw | SecondsLaw | DriftLaw | None) -> Any:
     return None if law is None else law.to_dict()
 
 
@@ -186,6 +206,9 @@ class PipelineConfig(BaseModel):
     drift_per_version: Annotated[RealNumber, Field(ge=0, le=10)] = _setting(
         0.2, "std of a rollout's log importance weight at lag 1"
     )
+    drift: Annotated[DriftLaw | None, BeforeValidator(as_drift_law), PlainSerializer(_law_to_dict)] = (
+        _setting(None, "drift measured from rollout records, in place of drift_per_version")
+    )
     warmup_seconds: NonNegative = _setting(0.0, "metrics leave out what ends up to it")
 
     decode_slowdown_per_rollout: NonNegative = _setting(0.0, "slowdown g of decoding per other rollout", 2)
@@ -261,17 +284,28 @@ class PipelineConfig(BaseModel):
     # The preset that the rules come from, and the fields and knobs given with it.
     _preset: tuple[str, dict[str, Any]] | None = PrivateAttr(default=None)
     _rebuild: Callable[..., PipelineConfig] | None = PrivateAttr(default=None)
+    _lag_bound: int | None = PrivateAttr(default=None)
 
     def remember_preset(
-        self, name: str, fields: Mapping[str, Any], rebuild: Callable[..., PipelineConfig]
+        self,
+        name: str,
+        fields: Mapping[str, Any],
+        rebuild: Callable[..., PipelineConfig],
+        lag_bound: int | None = None,
     ) -> None:
-        """Keep the preset that the rules came from, and the function that makes them again."""
+        """Keep the preset that the rules came from, what makes them again, and a proved bound of the lag."""
         self._preset, self._rebuild = (name, mapping_of("fields", fields, "Give field names.")), rebuild
+        self._lag_bound = None if lag_bound is None else checked(WholeNumber, "lag_bound", lag_bound, low=0)
 
     @property
     def preset(self) -> tuple[str, dict[str, Any]] | None:
         """The preset that this configuration was built from, with the fields and knobs given to it."""
         return self._preset
+
+    @property
+    def lag_bound_of_preset(self) -> int | None:
+        """The largest lag in versions that the rules of its preset are proved to let through, if one is."""
+        return self._lag_bound
 
     def __eq__(self, other: object) -> bool:
         # The settings alone: where they come from does not make two configurations different.

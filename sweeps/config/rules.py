@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import Finding
 from ...kernels.pipeline.ticks import ticks
+from .drift_rules import drift_findings
 from .engine import LARGEST_STEP, UNITS_PER_SECOND, step_too_long, units
 from .help_text import level_of
 
@@ -37,6 +38,7 @@ _MAY_BE_IDLE = (
     "max_queue_groups",
     "one_batch_at_a_time",
     "redraw_on_requeue",
+    "drift_per_version",
 )
 
 
@@ -53,6 +55,7 @@ def contradictions(config: PipelineConfig) -> list[Finding]:
     return [
         *_time(config),
         *_level_1(config),
+        *_drift(config),
         *_level_2(config),
         *_batches(config),
         *_queue(config),
@@ -115,6 +118,17 @@ def _level_1(config: PipelineConfig) -> list[Finding]:
         )
     if config.admission == "reserve":
         found += _reserve(config)
+    return found
+
+
+def _drift(config: PipelineConfig) -> list[Finding]:
+    if config.drift is None:
+        return []
+    found = drift_findings(config, config.drift)
+    given, default = config.drift_per_version, type(config).model_fields["drift_per_version"].default
+    if given != default:
+        rule = "has an effect without drift only, which takes its place"
+        found.append(NoEffect("drift_per_version", rule, given, "Leave out one of the two."))
     return found
 
 

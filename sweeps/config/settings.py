@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, SupportsIndex, Ty
 import numpy as np
 
 if TYPE_CHECKING:
+    from ..laws.drift import DriftLaw
     from ..laws.lengths import LengthLaw
     from ..laws.seconds import SecondsLaw
     from .config import Limit
@@ -62,6 +63,8 @@ class Settings(TypedDict, total=False):
     """from the start of a publication to its visibility"""
     drift_per_version: Real
     """std of a rollout's log importance weight at lag 1"""
+    drift: DriftLaw | dict[str, Any] | None
+    """drift measured from rollout records, in place of drift_per_version"""
     warmup_seconds: Real
     """metrics leave out what ends up to it"""
     decode_slowdown_per_rollout: Real

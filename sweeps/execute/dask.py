@@ -25,8 +25,9 @@ from .dask_workers import Workers
 from .plan import Part, plan_parts
 from .progress import Progress
 from .threads import default_threads, run_units
+from .unit_arrays import UnitArrays, empty_arrays
 from .units import unit_name
-from .work import UnitArrays, UnitWork, empty_arrays, recording
+from .work import UnitWork, recording
 
 WINDOW_PER_WORKER = 4
 ALLOWED_FAILURES = 10  # every unit assigned to a dying worker is suspect, not only the running one
@@ -218,6 +219,8 @@ def windowed(
                 seen = time.monotonic()
             elif time.monotonic() - seen > LOST_SECONDS:
                 raise _lost_scheduler(client)
+            if workers is not None:
+                workers.look()
             with _told_of_loss(client):
                 if window == 0 or time.monotonic() - asked > _WORKERS_SECONDS:  # asks the scheduler each time
                     window = WINDOW_PER_WORKER * _count(client, workers, len(under_way))
@@ -271,12 +274,7 @@ def run_here(work: UnitWork) -> None:
 
 
 def _place(whole: UnitArrays, unit: UnitArrays, cells: np.ndarray, seeds: np.ndarray) -> None:
-    at = np.ix_(cells, seeds)
-    for name, values in unit.metrics.items():
-        whole.metrics[name][at] = values
-    whole.status[at] = unit.status
-    if whole.lag_counts is not None:
-        whole.lag_counts[at] = unit.lag_counts
+    whole.put(cells, seeds, unit.metrics, unit.lag_counts, unit.status)
     for (cell, seed), failure in unit.failures.items():
         whole.failures[int(cells[cell]), int(seeds[seed])] = failure
     for table, parts in unit.tables.items():

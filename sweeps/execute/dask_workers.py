@@ -1,14 +1,18 @@
 """Which workers of a Dask cluster can take a unit: each is asked before units are sent.
 
 A worker that cannot load what a unit is made of (no lagsweep, or another one) ends when a unit arrives, and
-sends nothing back: its units would wait for ever. So each worker is first given two tasks that need nothing
-but Python: to import the unit's function, and to tell its version of lagsweep. What they raise comes back.
+sends nothing back: its units would wait for ever. So each worker that is there is first given two tasks that
+need nothing but Python: to import the unit's function, and to tell its version of lagsweep. What they raise
+comes back. A worker that joins later may have a unit waiting for it before anybody looks, so a plugin stays
+with the scheduler: a worker that joins runs it ahead of anything that it is sent, and tells what it lacks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import pkgutil
+import secrets
+import threading
 import time
 from collections.abc import Callable
 from importlib import metadata
@@ -25,6 +29,8 @@ _ALONE = (
     "dask: the cluster has no worker; what is left waits for one. "
     "A worker that ends when it is given work has not this lagsweep"
 )
+_OTHER = "lagsweep {theirs} there is not {ours} here"
+_HOLD_SECONDS = 2.0  # that a worker which cannot take units waits for the run to end
 _WAY_OUT = "Install the same lagsweep on all of them and start them again; then the same command goes on."
 
 
@@ -46,6 +52,34 @@ class Workers:
         self._asked: dict[str, tuple[float, list[Any]]] = {}
         self._fit: set[str] = set()
         self._alone_since: float | None = None
+        self._name = f"{_PACKAGE}-{secrets.token_hex(8)}"  # of the plugin, and of what it tells
+        self._told: list[dict[str, Any]] = []
+        client.subscribe_topic(self._name, lambda event: self._told.append(event[1]))
+        check = _check_of_joining(self._name, self._function, metadata.version(_PACKAGE))
+        self._soon(lambda: client.register_plugin(check, name=self._name))
+
+    @staticmethod
+    def _soon(act: Callable[[], Any]) -> None:
+        """Do what waits for every worker; one that does not answer is waited for so long and no longer."""
+
+        def quietly() -> None:
+            with contextlib.suppress(Exception):  # of a scheduler that is gone: that is told elsewhere
+                act()
+
+        thread = threading.Thread(target=quietly, name="lagsweep-dask", daemon=True)
+        thread.start()
+        thread.join(ANSWER_SECONDS)
+
+    def look(self) -> None:
+        """Look at what workers told that have joined.
+
+        Raises
+        ------
+        StoreError
+            If one cannot load the units, or is of another version.
+        """
+        for told in self._told:
+            raise _unfit(str(told["address"]), str(told["what"]))
 
     def count(self, sent: int) -> int:
         """Look at the workers there are; tells how many may be given units, 0 while answers are awaited.
@@ -84,9 +118,12 @@ class Workers:
         return 0 if awaited else len(there)
 
     def close(self) -> None:
-        """Take back what was not answered."""
+        """Take back what was not answered, and the plugin."""
         for address in list(self._asked):
             self._forget(address)
+        self._soon(lambda: self._client.unregister_worker_plugin(self._name))
+        with contextlib.suppress(Exception):
+            self._client.unsubscribe_topic(self._name)
 
     def _ask(self, address: str) -> list[Any]:
         options = {"workers": [address], "priority": _FIRST, "pure": False}
@@ -104,7 +141,7 @@ class Workers:
             raise error
         theirs, ours = telling.result(), metadata.version(_PACKAGE)
         if theirs != ours:
-            raise _unfit(address, f"{_PACKAGE} {theirs} there is not {ours} here")
+            raise _unfit(address, _OTHER.format(theirs=theirs, ours=ours))
 
     def _forget(self, address: str) -> None:
         for answer in self._asked.pop(address)[1]:
@@ -119,6 +156,42 @@ class Workers:
         elif time.monotonic() - self._alone_since > NOTED_SECONDS:
             self._progress.note(_ALONE)
             self._alone_since = float("inf")  # said once
+
+
+def _check_of_joining(topic: str, function: str, ours: str) -> Any:
+    """Make the plugin of a worker that joins; its class has no name in a module, so that it is sent whole.
+
+    Parameters
+    ----------
+    topic : str
+        Under which it tells what the worker lacks.
+    function : str
+        What the worker must be able to load, as ``module:name``.
+    ours : str
+        The version that it must have.
+    """
+    from distributed import WorkerPlugin
+
+    package, other, wait_seconds = _PACKAGE, _OTHER, _HOLD_SECONDS
+
+    class Check(WorkerPlugin):
+        async def setup(self, worker: Any) -> None:
+            """Check the worker; no unit is read from the scheduler before this ends."""
+            import asyncio
+            import pkgutil
+            from importlib import metadata
+
+            try:
+                pkgutil.resolve_name(function)
+                theirs = metadata.version(package)
+                what = "" if theirs == ours else other.format(theirs=theirs, ours=ours)
+            except (ImportError, AttributeError) as error:
+                what = str(error)
+            if what:
+                worker.log_event(topic, {"address": worker.address, "what": what})
+                await asyncio.sleep(wait_seconds)  # it may end when it reads a unit: first it is heard
+
+    return Check()
 
 
 def _unfit(address: str, what: str) -> StoreError:

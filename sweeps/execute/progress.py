@@ -40,6 +40,11 @@ class Progress:
     def end(self) -> None:
         """Learn that no more will come."""
 
+    @contextlib.contextmanager
+    def steps(self, what: str, total: int) -> Iterator[Callable[[], None]]:
+        """Learn of work that is no run, while it lasts; gives what is called after each of its steps."""
+        yield lambda: None
+
 
 class Counting(Progress):
     """Keep count of what is done, and call a function with (done, total)."""
@@ -129,13 +134,16 @@ class Bar(Counting):
 
     def begin(self, total: int, done: int = 0) -> None:
         """Draw the bar."""
+        super().begin(total, done)
+        self._start("runs", total, done)
+
+    def _start(self, what: str, total: int, done: int = 0) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        super().begin(total, done)
         self._bar = RichProgress(
-            TextColumn("runs"),
+            TextColumn(what),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
@@ -143,8 +151,23 @@ class Bar(Counting):
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task("runs", total=total, completed=done, rate="")
+        self._task = self._bar.add_task(what, total=total, completed=done, rate="")
         self._bar.start()
+
+    @contextlib.contextmanager
+    def steps(self, what: str, total: int) -> Iterator[Callable[[], None]]:
+        """Draw a bar of these steps, and remove it without a word."""
+        if self._bar is not None:  # that of the runs, of which these are a part
+            yield lambda: None
+            return
+        self._start(what, total)
+        bar: Any = self._bar
+        task = self._task
+        try:
+            yield lambda: bar.advance(task)
+        finally:
+            self._bar = None
+            bar.stop()
 
     def show(self) -> None:
         """Move the bar."""
@@ -164,6 +187,8 @@ class Bar(Counting):
             return
         self._bar.stop()
         self._bar = None
+        if not self.total:  # steps, and no runs
+            return
         elapsed = time.monotonic() - self.began
         self.note(
             f"{self.done:,} of {self.total:,} runs done, {duration(elapsed)}, {self.rate():,.0f} runs/s"
@@ -212,6 +237,26 @@ class UntilItFails(Progress):
         """Pass it on."""
         with self._switched_off():
             self._observer.end()
+
+    @contextlib.contextmanager
+    def steps(self, what: str, total: int) -> Iterator[Callable[[], None]]:
+        """Pass it on."""
+        with contextlib.ExitStack() as stack:
+            step: Callable[[], None] | None = None
+            observer = self._observer
+            with self._switched_off():
+                step = stack.enter_context(self._observer.steps(what, total))
+
+            def passed_on() -> None:
+                if step is not None and self._observer is observer:
+                    with self._switched_off():
+                        step()
+
+            try:
+                yield passed_on
+            finally:
+                with self._switched_off():
+                    stack.close()
 
     @contextlib.contextmanager
     def _switched_off(self) -> Iterator[None]:

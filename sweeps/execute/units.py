@@ -78,10 +78,10 @@ def box_cells(box: Box, shape: Sequence[int]) -> np.ndarray:
     >>> box_cells(((0, 2), (1, 3)), (2, 3)).tolist()
     [1, 2, 4, 5]
     """
-    if not box:
-        return np.zeros(1, np.int64)
-    places = np.meshgrid(*(np.arange(start, stop) for start, stop in box), indexing="ij")
-    return np.ravel_multi_index([place.reshape(-1) for place in places], tuple(shape)).astype(np.int64)
+    places = np.zeros(1, np.int64)
+    for (start, stop), size in zip(box, shape):
+        places = (places[:, None] * size + np.arange(start, stop)).reshape(-1)
+    return places
 
 
 def intersection(a: Box, b: Box) -> Box | None:

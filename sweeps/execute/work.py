@@ -5,73 +5,22 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
 from ..custom.custom import CustomIdentity
-from ..runs.many import BatchResult, Cancelled, CellsOf, Record, empty_result, simulate_batch
-from ..runs.status import DONE, EXCLUDED, FAILED
+from ..runs.many import BatchResult, Cancelled, CellsOf, Record, empty_result, fill_value, simulate_batch
+from ..runs.status import EXCLUDED, FAILED
 from ..spec.cells import describe_cell
 from ..spec.spec import SweepSpec
 from .plan import CELLS, Part
 from .progress import Progress
+from .unit_arrays import Failure, UnitArrays, with_room
 from .units import unit_name
 
 Todo = list[tuple[Part, tuple[int, ...], np.ndarray]]  # units, and which of their runs
-NOT_RUN_INTEGER = -1  # what an integer metric holds where no run was done; `status` says so too
-
-
-@dataclass
-class Failure:
-    """Why a run failed: one line, and the traceback for whoever mends it."""
-
-    reason: str
-    details: str = ""
-
-
-@dataclass
-class UnitArrays:
-    """What the runs of one unit gave, as (cells, seeds) arrays.
-
-    Attributes
-    ----------
-    metrics : dict of ndarray, each (cells, seeds), those of windows (cells, seeds, windows)
-    lag_counts : ndarray of int64, (cells, seeds, 65), or None
-    status : ndarray of uint8, (cells, seeds)
-    failures : dict
-        (cell, seed) -> Failure, places within the unit.
-    tables : dict of list
-        Recorded columns; ``config`` and ``seed_index`` are places within the unit.
-    """
-
-    metrics: dict[str, np.ndarray]
-    lag_counts: np.ndarray | None
-    status: np.ndarray
-    failures: dict[tuple[int, int], Failure] = field(default_factory=dict)
-    tables: dict[str, list[dict[str, np.ndarray]]] = field(default_factory=dict)
-
-
-def empty_arrays(part: Part, cells: int, seeds: int) -> UnitArrays:
-    """Make arrays for some runs of a part in which nothing is done: -1, NaN, status 0."""
-    return UnitArrays(
-        metrics={
-            metric.name: np.full(
-                (cells, seeds, *part.tail_of(metric.name)), fill_value(metric.dtype), metric.dtype
-            )
-            for metric in part.variables
-        },
-        lag_counts=np.zeros((cells, seeds, LAG_BINS), np.int64) if part.keep_lag_counts else None,
-        status=np.zeros((cells, seeds), np.uint8),
-    )
-
-
-def fill_value(dtype: str) -> float | int:
-    """Return what a metric of this type holds where no run was done."""
-    return np.nan if np.dtype(dtype).kind == "f" else NOT_RUN_INTEGER
 
 
 class UnitWork:
@@ -114,17 +63,9 @@ class UnitWork:
 
     def file(self, cells: np.ndarray, seeds: np.ndarray, result: BatchResult, seconds: float) -> bool:
         """Put a block's results into the unit's arrays; tells whether the unit is complete."""
-        arrays, at = self.arrays, np.ix_(cells, seeds)
-        done = result.status == DONE
-        for name, values in arrays.metrics.items():
-            source = result.metrics.get(name)
-            if source is not None:
-                ran = done.reshape(*done.shape, *(1,) * (values.ndim - 2))
-                values[at] = np.where(ran, source, fill_value(values.dtype.str))
-        if arrays.lag_counts is not None:
-            arrays.lag_counts[at] = np.where(done[:, :, None], result.lag_counts, 0)
-        arrays.status[at] = result.status
-        with self._lock:
+        arrays = self.arrays
+        with self._lock:  # counts may move to a larger array
+            arrays.put(cells, seeds, result.metrics, result.lag_counts, result.status)
             for (i, j), why in result.reasons.items():
                 failure = why if isinstance(why, Failure) else Failure(str(why))
                 arrays.failures[int(cells[i]), int(seeds[j])] = failure
@@ -207,7 +148,8 @@ def _one_by_one(
                     shape = (*whole.status.shape, *values.shape[2:])
                     whole.metrics[name] = np.full(shape, fill_value(values.dtype.str), values.dtype)
                 whole.metrics[name][i, j] = values[0, 0]
-            whole.lag_counts[i, j] = one.lag_counts[0, 0]
+            whole.lag_counts = with_room(whole.lag_counts, one.lag_counts)
+            whole.lag_counts[i, j, : one.lag_counts.shape[-1]] = one.lag_counts[0, 0]
             whole.status[i, j] = one.status[0, 0]
             for why in one.reasons.values():
                 whole.reasons[i, j] = why
@@ -228,6 +170,8 @@ def tell_failures(
     part: Part, unit: tuple[int, ...], failures: dict[tuple[int, int], Failure], progress: Progress
 ) -> None:
     """Say each failed run of a unit in one line."""
+    if not failures:
+        return
     cells, first_seed = part.layout.cells(unit), part.layout.box(unit)[-1][0]
     for (cell, seed), failure in sorted(failures.items()):
         where = describe_cell(part.design, int(cells[cell]))
@@ -256,8 +200,3 @@ def runs_of(todo: Todo) -> int:
 def one_unit(part: Part) -> Part:
     """Return a part cut into a single unit: in memory nothing is written, and blocks are cut anyway."""
     return part.with_chunks([max(1, size) for size in part.layout.shape])
-
-
-def new_arrays(part: Part) -> UnitArrays:
-    """Make the arrays of a whole part."""
-    return empty_arrays(part, part.design.size, len(part.seeds))

@@ -191,6 +191,10 @@ def _plain_names(table: NumberTable, framework: Framework | None) -> dict[str, G
 
 
 def _unknown(name: str, present: Sequence[str]) -> ConfigError:
+    if any("gen throughput" in one.lower() or "generation throughput" in one.lower() for one in present):
+        rule = "must be a log of steps: these are samples of an inference engine"
+        way_out = "Fit them: lagsweep engine fit --samples FILE; or --samples FILE beside the trainer's log."
+        return ConfigError(name, rule, NO_VALUE, way_out)
     rule = f"has no column of a framework that is known ({_FRAMEWORKS})"
     way_out = (
         "Say what its columns are, as --column step=NAME --column step_seconds=NAME:ms; it has "

@@ -14,8 +14,11 @@ from ..calibrate.backtest import HeldRow
 from ..calibrate.calibration import Calibration
 from ..calibrate.estimates import step_seconds
 from ..calibrate.phases import PhaseFit, column, rest_of_step, tokens_of
-from ..calibrate.text import backtest_table, fit_table, prediction_table, sentences
+from ..calibrate.sentences import ess_note, what_if_said, what_if_table
+from ..calibrate.text import backtest_table, fit_table, interval, prediction_table, run_said, sentences
+from ..calibrate.what_if import WhatIf
 from ..charts.calibration import STEP_COLOURS, lengths_chart, phase_chart, steps_chart
+from ..charts.ends import ends_chart
 from ..charts.engine import SET_COLOURS
 from ..charts.style import plain_value
 from ..checks import text_of
@@ -26,6 +29,7 @@ from .page import Table, checked_page, linked_page
 NAME = ("--page", "calibration.html")  # the option that names the page, and an example
 _MOST_POINTS = 1500
 _MOST_PHASES = 4
+_MOST_CHANGES = 60  # cells that are drawn
 _SMALLEST_PHASE = 0.02  # of a step, that is drawn
 FITTED, HELD = SET_COLOURS
 
@@ -41,7 +45,12 @@ def checked_calibration_page(path: str | Path) -> Path:
 
 
 def write_calibration_page(
-    path: str | Path, calibration: Calibration, *, toml: str = "", line: str = ""
+    path: str | Path,
+    calibration: Calibration,
+    *,
+    changed: WhatIf | None = None,
+    toml: str = "",
+    line: str = "",
 ) -> Path:
     """Write the page.
 
@@ -50,6 +59,8 @@ def write_calibration_page(
     path : path
         ``something.html``.
     calibration : Calibration
+    changed : WhatIf, optional
+        A sweep around the run: what other settings would change comes first then.
     toml : str
         The configuration as a file.
     line : str
@@ -62,17 +73,26 @@ def write_calibration_page(
     """
     target = checked_page(path, *NAME)
     instance("calibration", calibration, Calibration, "Give what calibrate returns.")
+    if changed is not None:
+        instance("changed", changed, WhatIf, "Give what what_if returns.")
     toml, line = (text_of(name, text, "Give text.") for name, text in (("toml", toml), ("line", line)))
     over_time, phases = _over_time(calibration), _phases(calibration)
-    title = f"Calibrated on {calibration.source}"
+    changes = [] if changed is None else [_changes(changed)]
+    title = f"Calibrated on {calibration.source}" if changed is None else f"What if: {calibration.source}"
+    said = sentences(calibration) if changed is None else what_if_said(changed)
+    table = None if changed is None else _table(what_if_table(changed), (0, len(changed.axes) + 1))
     content = linked_page(
         "calibration.html",
         f"{title} · lagsweep",
-        [*over_time, *phases],
+        [*changes, *over_time, *phases],
         lambda _: {},
         heading=title,
-        said=[("", one) for one in sentences(calibration)],
-        assumed=[str(one) for one in calibration.setup.assumed],
+        said=[("", one) for one in said],
+        assumed=[str(one) for one in calibration.assumed],
+        changes=changes,
+        changed=table,
+        ess_note="" if changed is None else ess_note(changed),
+        run_said=[] if changed is None else [("", one) for one in run_said(calibration)],
         counts=f"{calibration.fitted:,} steps fitted, {calibration.held:,} held",
         backtest=_table(backtest_table(calibration), (0, 4)) if calibration.tests else None,
         fits=_table(fit_table(calibration), (0, 2, 3)),
@@ -92,6 +112,35 @@ def _table(found: tuple[list[str], list[list[str]]], words: tuple[int, ...]) -> 
     header, rows = found
     kinds = ["text whole" if k == 0 else "text" if k in words else "" for k in range(len(header))]
     return Table(list(zip(header, kinds)), rows)
+
+
+def _changes(found: WhatIf) -> Figure:
+    """Draw the seconds of a step in every cell, with what the log leaves open."""
+    rows = [_change(found, place) for place, one in enumerate(found.changes) if not one.stalled]
+    caption = (
+        "Seconds of a step in every cell, from end to end of what the log leaves open; the orange one is the "
+        "run as it is. Bars that overlap are not settings that are alike: what is open moves them together."
+    )
+    middle = found.as_it_is.step.value
+    draw = partial(_draw_changes, rows[:_MOST_CHANGES], middle)
+    return Figure("changes", "A step under other settings", caption, draw)
+
+
+def _change(found: WhatIf, place: int) -> dict[str, Any]:
+    one = found.changes[place]
+    low, high = plain_value(one.step.low), plain_value(one.step.high)
+    return {
+        "label": ", ".join(f"{name} {value}" for name, value in one.settings.items()),
+        "kind": "best" if place == found.base else "other",
+        "value": plain_value(one.step.value) if one.step.identified else None,
+        "low": low,
+        "high": high,
+        "shown": interval(one.step.low, one.step.high),
+    }
+
+
+def _draw_changes(rows: Sequence[Any], middle: float, linked: bool) -> Any:
+    return ends_chart(rows, title="seconds of a step", middle=middle)
 
 
 def _numbers(found: Calibration) -> np.ndarray:

@@ -15,7 +15,7 @@ from ..charts.marks import Mark, marks_of, named_marks
 from ..charts.shares import part_rows
 from ..charts.style import plain_value
 from ..compare.rows import SLOT_SHARES, TRAINER_SHARES
-from ..compare.text import knobs_text, notes, paired_lines, speed_lines, work_lines
+from ..compare.text import drift_of, knobs_text, notes, paired_lines, speed_lines, work_lines
 from ..files import write_atomically
 from ..presets.registry import find_preset
 from ..results.frontier import ESS, THROUGHPUT
@@ -70,7 +70,7 @@ def write_comparison_page(
     target = checked_page(path, *NAME)
     labels = {place: row["label"] for place, row in enumerate(rows)}
     heading = f"{len(rows)} systems on the same rollouts"
-    said = notes(rows, workload, systems[0].config.drift_per_version, confidence)
+    said = notes(rows, workload, drift_of(systems[0].config), confidence)
     page = linked_page(
         "comparison.html",
         f"{heading} · lagsweep",

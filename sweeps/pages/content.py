@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.intervals import mean_interval
+from ..execute.progress import Progress
 from ..recommend.recommend import Recommendation, recommend
 from ..results.cells import cell_coordinates, cell_values, find_cell, not_recorded
 from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
@@ -116,6 +117,7 @@ def gather(
     max_lag: int | None = None,
     reference: int | Mapping[str, Any] | None = None,
     confidence: float = 0.95,
+    progress: Progress | None = None,
 ) -> Content:
     """Work out what a report says.
 
@@ -129,9 +131,11 @@ def gather(
     reference : int or mapping, optional
         The cell that others are compared with; the sequential baseline or else the choice when left out.
     confidence : float
+    progress : Progress, optional
+        Told of each variable that is read.
     """
 
-    needed = _loaded(ds, maximize)
+    needed = _loaded(ds, maximize, progress or Progress())
     found = frontier(needed, confidence=confidence)
     best = recommend(
         needed, maximize=maximize, min_ess=min_ess, max_lag=max_lag, confidence=confidence, store=store
@@ -157,7 +161,7 @@ def gather(
     )
 
 
-def _loaded(ds: xarray.Dataset, maximize: str) -> xarray.Dataset:
+def _loaded(ds: xarray.Dataset, maximize: str, progress: Progress) -> xarray.Dataset:
     """Read the variables that a report needs, and no others, once."""
     causes = [
         name
@@ -168,7 +172,11 @@ def _loaded(ds: xarray.Dataset, maximize: str) -> xarray.Dataset:
     present = [name for name in names if name in ds.data_vars]
     baseline = [f"baseline_{name}" for name in names if f"baseline_{name}" in ds.data_vars]
     reason = ["reason"] if "reason" in ds.data_vars else []
-    loaded = ds[[*present, *baseline, *reason]].load()
+    loaded = ds[[*present, *baseline, *reason]]
+    with progress.steps("variables read", len(loaded.variables)) as step:
+        for variable in loaded.variables.values():
+            variable.load()
+            step()
     loaded.encoding = ds.encoding
     return loaded
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
+_MADE_HERE = b'<meta name="generator" content="lagsweep">'  # as base.html has it
+
+
 @dataclass(frozen=True)
 class Figure:
     """One chart of a page.
@@ -212,6 +215,21 @@ def embedded_script(source: str) -> Markup:
     for end, harmless in (("</script", "<\\/script"), ("</SCRIPT", "<\\/SCRIPT"), ("<!--", "<\\!--")):
         source = source.replace(end, harmless)
     return Markup(source)
+
+
+def is_own_page(path: Path) -> bool:
+    """Whether a file is a page that was made here: then nobody has written into it.
+
+    Parameters
+    ----------
+    path : Path
+        Of a file that is there.
+    """
+    try:
+        with path.open("rb") as file:
+            return _MADE_HERE in file.read(512)
+    except OSError:
+        return False
 
 
 def checked_page(path: str | Path, option: str, example: str) -> Path:

@@ -12,23 +12,19 @@ from ..charts.ends import ends_chart
 from ..charts.style import plain_value
 from ..checks import text_of
 from ..files import write_atomically
-from ..plan.plan import Plan
+from ..plan.answered import Plan
 from ..plan.rows import SIMULATED, PlanRow, frame_of
-from ..plan.text import (
-    SPLITS_TITLE,
+from ..plan.said import (
     assumptions,
     best_said,
     cells_said,
     effects_said,
-    effects_table,
     heading,
-    neighbours_table,
     nothing_said,
     reasons_said,
-    rules_words,
-    splits_table,
-    value,
 )
+from ..plan.text import SPLITS_TITLE, effects_table, neighbours_table, splits_table
+from ..plan.wording import rules_words, value
 from .page import Figure, Table, checked_page, linked_page, page
 
 NAME = ("--page", "plan.html")  # the option that names the page, and an example

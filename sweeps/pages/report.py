@@ -5,18 +5,22 @@ Data are aggregated first, so a sweep of a million runs gives a page of about a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...kernels._arguments import instance
 from ..charts.panels import HEATMAP_METRICS
-from ..checks import confidence_of, flag_of, sweep_dataset, text_of
+from ..checks import confidence_of, flag_of, path_of, sweep_dataset, text_of
+from ..execute.progress import Progress, checked_progress
 from ..files import write_atomically
 from ..json_text import json_document
 from ..results.cells import not_recorded
 from ..results.frontier import THROUGHPUT
 from ..results.words import metric_title
+from ..search.sensitivity import Sensitivity
+from ..search.sensitivity_file import read_sensitivity
 from .content import gather
 
 if TYPE_CHECKING:
@@ -46,6 +50,8 @@ def write_report(
     reference: int | Mapping[str, Any] | None = None,
     confidence: float = 0.95,
     images: bool = True,
+    sensitivity: Sensitivity | str | Path | None = None,
+    progress: Progress | Callable[[int, int], Any] | bool | None = None,
 ) -> Report:
     """Write a report.
 
@@ -66,6 +72,11 @@ def write_report(
         Of every interval.
     images : bool
         Also write a PNG and an SVG of each chart.
+    sensitivity : Sensitivity or path, optional
+        What moves metrics most, as :func:`lagsweep.sensitivity` gives it or ``lagsweep sensitivity --json``
+        writes it: a section of the page, with the settings in which its runs differ from the sweep's.
+    progress : True or Progress, optional
+        A bar on a terminal while values are read and charts are drawn.
 
     Returns
     -------
@@ -78,11 +89,20 @@ def write_report(
     """
     from .figures import report_charts
     from .page import checked_page
+    from .sensitivity import section_values, sensitivity_figures
 
     sweep_dataset(ds)
+    told = checked_progress(progress)
     images = flag_of("images", images)
     text_of("maximize", maximize, "Name a metric.")
     target = checked_page(path, "output", "report.html")
+    moved = (
+        read_sensitivity(path_of("sensitivity", sensitivity))
+        if isinstance(sensitivity, str | Path)
+        else sensitivity
+    )
+    if moved is not None:
+        instance("sensitivity", moved, Sensitivity, "Give what sensitivity returns, or its JSON file.")
     content = gather(
         ds,
         store=store,
@@ -91,15 +111,20 @@ def write_report(
         max_lag=max_lag,
         reference=reference,
         confidence=confidence_of(confidence),
+        progress=told,
     )
-    figures = report_charts(content)
-    written = tuple(_write_images(figures, target)) if images else ()
-    page = _page(content, figures)
+    indices = [] if moved is None else sensitivity_figures(moved)
+    figures = [*report_charts(content), *indices]
+    written: tuple[Path, ...] = ()
+    if images:
+        with told.steps("charts drawn", len(figures)) as step:
+            written = tuple(_write_images(figures, target, step))
+    page = _page(content, figures, None if moved is None else section_values(moved, indices, content.spec))
     write_atomically(target, page)
     return Report(target, written, len(page))
 
 
-def _write_images(figures: Sequence[Figure], page: Path) -> list[Path]:
+def _write_images(figures: Sequence[Figure], page: Path, step: Callable[[], None]) -> list[Path]:
     """Write a PNG and an SVG of each chart into the folder beside the page."""
     from ..charts.images import file_images, specification
 
@@ -110,10 +135,11 @@ def _write_images(figures: Sequence[Figure], page: Path) -> list[Path]:
         for kind, image in file_images(specification(figure.draw(False))).items():
             found.append(folder / f"{figure.name}.{kind}")
             write_atomically(found[-1], image)
+        step()
     return found
 
 
-def _page(content: Content, figures: Sequence[Figure]) -> bytes:
+def _page(content: Content, figures: Sequence[Figure], moved: dict[str, Any] | None) -> bytes:
     """Put the page together: small figures side by side, the others in sections of their own."""
     from .figures import Heatmaps
     from .page import linked_page
@@ -145,6 +171,7 @@ def _page(content: Content, figures: Sequence[Figure]) -> bytes:
             (title, [figure for figure in figures if figure.name.startswith(beginning)])
             for title, beginning in small.items()
         ],
+        moved=moved,
         **report_values(content),
     )
 

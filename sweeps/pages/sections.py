@@ -150,8 +150,7 @@ def _scenarios(content: Content) -> list[str]:
 
 def _assumptions(content: Content) -> Sentences:
     sentences = [
-        "ESS is the expected normalized effective sample size at drift_per_version = "
-        f"{content.best.drift}: an assumption, not a measurement.",
+        f"ESS is the expected normalized effective sample size at {content.best.ess_basis}.",
     ]
     if content.found.level_1:
         sentences.append(

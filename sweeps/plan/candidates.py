@@ -7,7 +7,6 @@ longest answer, GPUs that do not divide, a publication that waits for more batch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from typing import Any
@@ -19,6 +18,7 @@ from ..engines.cache_tokens import GIB, CacheTokens, cache_tokens
 from ..engines.roofline import Deployment
 from ..presets.registry import preset_settings
 from ..presets.systems import read_system, workload_config
+from .cells import Cell, Reason
 from .engine_law import engine_from, mean_context, running_at_once, step_coefficients
 from .networks import load_network
 from .question import COLOCATED, Question
@@ -27,71 +27,6 @@ from .trainer_law import TrainerMemory, publication_seconds, train_tokens_per_se
 # GPUs that take turns: what colocated means for the rules of a synchronous loop.
 _COLOCATED_RULES = "synchronous:generation_while_training=false"
 _NEARLY = 0.8  # of what the cache holds: a cap beyond only preempts
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a cell cannot be, and by how much.
-
-    Attributes
-    ----------
-    kind : str
-        engine_memory, cache, trainer_memory, divide, node, lag_limit, cap, same or rules.
-    text : str
-    amount : float
-        How much is missing, in its unit.
-    unit : str
-    """
-
-    kind: str
-    text: str
-    amount: float
-    unit: str
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One setting of everything that a plan chooses.
-
-    Attributes
-    ----------
-    rollout_gpus, train_gpus, tensor_parallel, engines : int
-    rules : str
-        ``colocated`` or a system's label.
-    cap : int
-        Most rollouts that an engine decodes at once.
-    cadence : int
-        Updates between publications.
-    reasons : tuple of Reason
-        Empty where the cell is feasible.
-    point : mapping
-        The values of the sweep's axes; empty where it is not.
-    """
-
-    rollout_gpus: int
-    train_gpus: int
-    tensor_parallel: int
-    engines: int
-    rules: str
-    cap: int
-    cadence: int
-    reasons: tuple[Reason, ...] = ()
-    point: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_feasible(self) -> bool:
-        """Whether nothing stands against it."""
-        return not self.reasons
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What tells it from the other cells of its plan."""
-        return self.rollout_gpus, self.tensor_parallel, self.rules, self.cap, self.cadence
-
-    @property
-    def is_colocated(self) -> bool:
-        """Whether engines and trainer share all GPUs."""
-        return self.rules == COLOCATED
 
 
 class Candidates:
@@ -114,7 +49,11 @@ class Candidates:
             "response_length": asked.law,
             "prompt_tokens": asked.prompt_tokens,
             "rollout_overhead_seconds": 0.0,
-            "drift_per_version": asked.drift_per_version,
+            **(
+                {"drift_per_version": asked.drift_per_version}
+                if asked.drift is None
+                else {"drift": asked.drift}
+            ),
             "max_queue_tokens": None,
         }
 

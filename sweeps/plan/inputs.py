@@ -190,9 +190,16 @@ def given_inputs(usual: list[Input], given: Any) -> list[Input]:
     names = [one.name for one in usual]
     for name in chosen:
         if name not in names:
-            way_out = nearest(name, names) or f"Inputs here: {', '.join(names)}."
+            way_out = nearest(name, names) or _by_words(name, usual) or f"Inputs here: {', '.join(names)}."
             raise ConfigError(f"inputs.{name}", "must be an input of the plan", chosen[name], way_out)
     return [_given(one, chosen[one.name]) if one.name in chosen else one for one in usual]
+
+
+def _by_words(name: str, usual: list[Input]) -> str:
+    """Find the input that is called so in the tables: by its words, or a part of them."""
+    words = name.replace("_", " ").strip().lower()
+    meant = [one.name for one in usual if len(words) > 2 and words in one.words.lower()]
+    return nearest(meant[0], meant) if meant else ""
 
 
 def _given(one: Input, value: Any) -> Input:

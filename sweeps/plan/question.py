@@ -10,7 +10,9 @@ from typing import Any
 from ...kernels._arguments import listed
 from ...kernels.errors import NO_VALUE, ConfigError
 from ..checks import RealNumber, WholeNumber, checked, flag_of, text_of
+from ..config.config import as_drift_law
 from ..engines.accelerators import Accelerator, load_accelerator
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw
 from ..laws.shipped import shipped_index
 from ..memory.models import ModelRecord, load_model
@@ -18,6 +20,8 @@ from ..presets.systems import SystemLabel, checked_label
 from .inputs import Input, colocated_inputs, engine_inputs, given_inputs, trainer_inputs
 from .measured import MeasuredEngine, load_measured, measured_inputs
 from .networks import Network, load_network
+
+DRIFT_PER_VERSION = 0.2  # where nothing is said
 
 COLOCATED = "colocated"
 DEFAULT_SYSTEMS = (COLOCATED, "synchronous", "verl_one_step_off")
@@ -33,7 +37,7 @@ _MOST_ROLLOUTS = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A checked question; :func:`ask` builds it."""
+    """A checked question; :func:`ask` builds it. `law` is `law_asked`, cut at `max_tokens`."""
 
     model: ModelRecord
     accelerator: Accelerator
@@ -43,6 +47,7 @@ class Question:
     prompts: int
     group_size: int
     law: LengthLaw
+    law_asked: LengthLaw
     prompt_tokens: int
     max_tokens: int
     rollout_gpus: tuple[int, ...]
@@ -57,6 +62,7 @@ class Question:
     cache_format: str
     utilization: float
     drift_per_version: float
+    drift: DriftLaw | None
     price: float | None
     inputs: tuple[Input, ...]
     measured: MeasuredEngine | None
@@ -65,6 +71,11 @@ class Question:
     def longest_tokens(self) -> int:
         """Prompt and answer of the longest rollout that an engine must hold."""
         return self.prompt_tokens + self.max_tokens
+
+    @property
+    def cut_share(self) -> float:
+        """The share of the law's answers that `max_tokens` cuts."""
+        return share_beyond(self.law_asked, self.max_tokens)
 
     def values(self) -> dict[str, float]:
         """Return the inputs' defaults by name."""
@@ -95,7 +106,8 @@ def ask(
     engine_format: str = "bf16",
     cache_format: str = "bf16",
     utilization: float = 0.9,
-    drift_per_version: float = 0.2,
+    drift_per_version: float = DRIFT_PER_VERSION,
+    drift: DriftLaw | Mapping[str, Any] | None = None,
     price: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     measured: str | Path | None = None,
@@ -123,6 +135,7 @@ def ask(
         *trainer_inputs(record.shape, card, way),
         *(colocated_inputs() if COLOCATED in rules else []),
     ]
+    asked = checked_law(law)
     return Question(
         model=record,
         accelerator=card,
@@ -131,7 +144,8 @@ def ask(
         gpus_per_node=node,
         prompts=_whole("prompts", prompts),
         group_size=_whole("group_size", group_size),
-        law=cut_law(checked_law(law), answers),
+        law=cut_law(asked, answers),
+        law_asked=asked,
         prompt_tokens=_whole("prompt_tokens", prompt_tokens, low=0),
         max_tokens=answers,
         rollout_gpus=_splits(rollout_gpus, count),
@@ -146,6 +160,7 @@ def ask(
         cache_format=cache_format,
         utilization=_share("utilization", utilization),
         drift_per_version=checked(RealNumber, "drift_per_version", drift_per_version, low=0, high=10),
+        drift=_measured_drift(drift, drift_per_version),
         price=None if price is None else checked(RealNumber, "price", price, low=0),
         inputs=tuple(given_inputs(usual, inputs)),
         measured=engine,
@@ -198,6 +213,29 @@ def cut_law(law: LengthLaw, max_tokens: int) -> LengthLaw:
     table = law.cdf[: max_tokens - law.minimum + 1].copy()
     table[-1] = 1.0
     return LengthLaw.from_table(law.minimum, table.tolist(), cut_at_maximum=True)
+
+
+def _measured_drift(given: Any, drift_per_version: float) -> DriftLaw | None:
+    law = as_drift_law(dict(given) if isinstance(given, Mapping) else given)
+    if law is not None and drift_per_version != DRIFT_PER_VERSION:
+        rule, way_out = "must be left out beside drift, which takes its place", "Leave out one of the two."
+        raise ConfigError("drift_per_version", rule, drift_per_version, way_out)
+    return law
+
+
+def share_beyond(law: LengthLaw, tokens: int) -> float:
+    """Return the share of a law's lengths that are above some tokens.
+
+    Examples
+    --------
+    >>> share_beyond(LengthLaw.uniform(1, 100), 50), share_beyond(LengthLaw.fixed(7), 7)
+    (0.5, 0.0)
+    """
+    if law.maximum <= tokens:
+        return 0.0
+    if law.group_tokens is not None and law.group_of_row is not None:
+        return float((law.group_tokens > tokens).mean())
+    return 1.0 if tokens < law.minimum else float(1 - law.cdf[tokens - law.minimum])
 
 
 def _check_batch(prompts: Any, group_size: Any) -> None:

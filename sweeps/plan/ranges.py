@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...kernels.errors import ConfigError
-from .candidates import Candidates, Cell
+from .candidates import Candidates
 from .carrying_out import Runner, Simulated
+from .cells import Cell
 from .inputs import Input
 from .screening import bound_of
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .candidates import Cell
 from .carrying_out import Simulated
+from .cells import Cell
 from .question import Question
 from .ranges import Span
 from .screening import Bound

@@ -17,6 +17,7 @@ from ..config.config import PipelineConfig
 from ..runs.diagnosis import phase_bounds
 
 NEAR = 1.3  # times the best bound: what is simulated
+FEWEST = 110  # that are simulated, where so many are feasible: some of them may stall
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def bound_of(config: PipelineConfig) -> Bound:
     return Bound(work + stops, training, max(whole, training))
 
 
-def near_best(bounds: Sequence[Bound], most: int, near: float = NEAR) -> np.ndarray:
+def near_best(bounds: Sequence[Bound], most: int, near: float = NEAR, *, fewest: int = FEWEST) -> np.ndarray:
     """Return the places of the cells to simulate, the lowest bound first.
 
     Parameters
@@ -85,15 +86,19 @@ def near_best(bounds: Sequence[Bound], most: int, near: float = NEAR) -> np.ndar
         No more than these.
     near : float
         Up to so many times the lowest bound.
+    fewest : int
+        Where fewer are as near, the next ones up to so many: a bound is not the seconds themselves.
 
     Examples
     --------
-    >>> near_best([Bound(0, 0, seconds) for seconds in (10.0, 20.0, 12.0, 9.5)], most=10).tolist()
-    [3, 0, 2]
+    >>> some = [Bound(0, 0, seconds) for seconds in (10.0, 20.0, 12.0, 9.5)]
+    >>> near_best(some, most=10, fewest=1).tolist(), near_best(some, most=10).tolist()
+    ([3, 0, 2], [3, 0, 2, 1])
     """
     seconds = np.array([one.bound_seconds for one in bounds])
     order = np.argsort(seconds, kind="stable")
-    return order[seconds[order] <= near * seconds.min()][:most]
+    close = int((seconds <= near * seconds.min()).sum())
+    return order[: min(most, max(close, fewest))]
 
 
 def _in_turn(config: PipelineConfig) -> bool:

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ...kernels.errors import ConfigError, nearest
 from ..checks import RealNumber, WholeNumber, checked, mapping_of
-from ..config.config import PipelineConfig, as_engine
+from ..config.config import PipelineConfig, as_drift_law, as_engine
+from ..config.rules import contradictions
+from ..laws.drift import DriftLaw
 from . import ahead, budget, dropping
 from .base import Preset, Workload
 
@@ -239,6 +241,35 @@ def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig
     >>> preset_config("tinker", max_steps_off_policy=3, stale_groups="requeue").max_policy_lag
     3
     """
-    config = PipelineConfig(**preset_settings(name, fields))
-    config.remember_preset(find_preset(name).name, fields, preset_config)
-    return config
+    settings = preset_settings(name, fields)
+    # A measured drift must cover every lag, of which the preset may know more than its rules alone tell.
+    drift = as_drift_law(settings.pop("drift", None))
+    config = PipelineConfig(**settings)
+    config.remember_preset(find_preset(name).name, fields, preset_config, _proved_bound(name, fields))
+    return config if drift is None else with_drift(config, drift)
+
+
+def with_drift(config: PipelineConfig, drift: DriftLaw) -> PipelineConfig:
+    """Return a configuration with a measured drift, everything else as it is.
+
+    Raises
+    ------
+    ConfigError
+        If the two contradict each other.
+    """
+    made = config.model_copy(update={"drift": drift})
+    found = contradictions(made)
+    if found:
+        raise ConfigError(*found)
+    return made
+
+
+def _proved_bound(name: str, fields: Mapping[str, Any]) -> int | None:
+    """Return a preset's bound of the lag, if it holds for every rollout and none of its rules is replaced."""
+    preset, knobs, own = fields_and_knobs(name, fields)
+    workload = _workload(own)
+    rules = {"stale_check": "never", "max_queue_tokens": None} | preset.rules(workload, **knobs)
+    replaced = any(own[key] != rule for key, rule in rules.items() if key in own and key not in preset.needs)
+    if replaced or preset_bound_kind(name, fields) not in ("exact", "hard"):
+        return None
+    return preset.largest_lag(workload, **knobs)

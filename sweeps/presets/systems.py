@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.errors import ConfigError
-from ..config.config import PipelineConfig
+from ..config.config import PipelineConfig, as_drift_law
 from .registry import (
     DEFAULT_GROUP_SIZE,
     DEFAULT_GROUPS,
@@ -167,7 +167,12 @@ def workload_config(name: str = WORKLOAD, *, system: str | None = None, **fields
         preset, knobs = read_system(system)
         return system_config(preset, knobs, fields)
     aborts = {} if fields.get("publication") == "abort" else _of_aborts(fields)
-    config = PipelineConfig(**{field: value for field, value in fields.items() if field not in aborts})
+    # A system's own rules say which lags a measured drift must cover, so it is held against them alone.
+    drift = as_drift_law(fields.get("drift"))
+    left_out = {*aborts, "drift"}
+    config = PipelineConfig(**{field: value for field, value in fields.items() if field not in left_out})
+    if drift is not None:
+        config = config.model_copy(update={"drift": drift})
     if aborts:
         # No rule of the workload's own uses them: they are checked where they count, and kept.
         checked = PipelineConfig(publication="abort", **aborts)

@@ -1,4 +1,4 @@
-from . import custom as custom, errors as errors, kernels as kernels
+from . import custom as custom, errors as errors, kernels as kernels, testing as testing
 from .kernels.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
@@ -53,6 +53,17 @@ from .sweeps.engines.requests import Requests as Requests, read_requests as read
 from .sweeps.engines.stages import Stages as Stages, read_stages as read_stages
 from .sweeps.custom.simulate import simulate_custom as simulate_custom
 from .sweeps.execute.progress import Progress as Progress
+from .sweeps.laws.drift import DriftLaw as DriftLaw
+from .sweeps.gate.decisions import (
+    Finish as Finish,
+    GateCounts as GateCounts,
+    Pop as Pop,
+    Published as Published,
+    Start as Start,
+    TakenGroup as TakenGroup,
+    Trained as Trained,
+)
+from .sweeps.gate.gate import RolloutGate as RolloutGate
 from .sweeps.laws.lengths import LengthLaw as LengthLaw
 from .sweeps.laws.seconds import SecondsLaw as SecondsLaw
 from .sweeps.logs.engine_log import EngineLog as EngineLog, read_engine_log as read_engine_log
@@ -66,7 +77,8 @@ from .sweeps.pages.plan import write_plan_page as write_plan_page
 from .sweeps.pages.report import Report as Report, write_report as write_report
 from .sweeps.pages.sensitivity import write_sensitivity_page as write_sensitivity_page
 from .sweeps.plan.networks import Network as Network, load_network as load_network
-from .sweeps.plan.plan import Plan as Plan, plan as plan
+from .sweeps.plan.answered import Plan as Plan
+from .sweeps.plan.plan import plan as plan
 from .sweeps.presets.base import Knob as Knob, Preset as Preset
 from .sweeps.presets.registry import (
     all_presets as all_presets,

@@ -27,6 +27,7 @@ from ...kernels.intervals import mean_interval
 from ..checks import RealNumber, WholeNumber, checked, confidence_of, path_of, sweep_dataset, text_of
 from ..json_text import plain_data
 from ..results.cells import recorded_values
+from ..results.drift_words import drift_words_of, is_measured, standing_of
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.shares import time_shares
 from ..spec.carried import spec_of
@@ -86,6 +87,7 @@ class Recommendation:
     admissible: int
     settings_total: int
     drift: str
+    ess_basis: str
     cell: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     value: float = math.nan
@@ -142,8 +144,8 @@ def recommend(
     max_lag : int, optional
         Largest ``max_lag_observed`` of any seed.
     scenarios : sequence of str, optional
-        Axes that nobody chooses; ``response_length``, ``environment_seconds`` and ``drift_per_version`` where
-        they are axes, when left out.
+        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and
+        ``drift`` where they are axes, when left out.
     confidence : float
         Of the choice's own interval, and of all comparisons together.
     store : path, optional
@@ -185,6 +187,7 @@ def recommend(
         "admissible": len(candidates),
         "settings_total": int(table.places.shape[0]),
         "drift": _drift(ds),
+        "ess_basis": standing_of(spec_of(ds)),
         "scenario_axes": table.scenario_axes,
         "custom": str(ds.attrs.get("custom", "")),
     }
@@ -284,6 +287,8 @@ def _limits(ds: xarray.Dataset, row: int) -> dict[str, dict[str, float]]:
 def _drift(ds: xarray.Dataset) -> str:
 
     spec = spec_of(ds)
+    if is_measured(spec):
+        return drift_words_of(spec)
     if "drift_per_version" in spec.design.fields.values():
         return "the axis's value"
     return f"{spec.base.drift_per_version:g}"

@@ -219,12 +219,7 @@ def _doubts(result: Recommendation) -> str:
 
 
 def _assumptions(result: Recommendation) -> str:
-    lines = [
-        wrapped(
-            f"ESS is the expected normalized ESS at drift_per_version = {result.drift}, an assumption, not a "
-            "measurement."
-        )
-    ]
+    lines = [wrapped(f"ESS is the expected normalized ESS at {result.ess_basis}.")]
     if result.custom:
         lines.append(wrapped(f"The runs have rules of your own: {result.custom}."))
     if result.law_hint is not None and result.cell is not None:

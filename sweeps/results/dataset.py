@@ -12,7 +12,7 @@ import numpy as np
 from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.ticks import ticks
 from ..execute.plan import CELLS, Part
-from ..execute.work import UnitArrays
+from ..execute.unit_arrays import UnitArrays, all_lag_bins
 from ..runs.status import STATUS_NAMES
 from ..spec.axes import axis_description, numbers_beside_none
 from ..spec.spec import SweepSpec
@@ -21,7 +21,9 @@ from ..spec.windows import windows_of
 if TYPE_CHECKING:
     import xarray
 
-SCHEMA_VERSION = 1  # of a stored sweep's form
+SCHEMA_VERSION = 2  # of a stored sweep's form, the newest; which one a store has, :func:`schema_of` says
+OLDEST_WRITTEN = 1  # the oldest form in which this version goes on with a store
+FAST_TABLE_DIGESTS = 2  # from this form on, parts of tables have CRC-32C digests; older ones BLAKE2
 MODEL_REVISION = 2  # of the results; raised when a run of some configuration gives other numbers on purpose
 NONE_MARK = "none"  # attribute of an axis: the number that stands for none there
 _STATUS_ATTRIBUTES: dict[str, Any] = {
@@ -38,13 +40,22 @@ def result_attributes(spec: SweepSpec, *, complete: bool) -> dict[str, Any]:
     return {
         "spec": spec.to_json(),
         "fingerprint": spec.fingerprint,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": schema_of(spec),
         **({"model_revision": revision} if (revision := revision_of(spec)) > 1 else {}),
         **({"custom": spec.custom.describe()} if spec.custom else {}),
         "law_digest": spec.law_digest,
         **library_versions(),
         "complete": complete,
     }
+
+
+def schema_of(spec: SweepSpec) -> int:
+    """Return the form that a new store of a sweep has: the oldest that holds what the sweep keeps.
+
+    A sweep that keeps long tables has form 2, which differs from form 1 in the digests of the tables' parts.
+    A version that knows form 1 alone would take each such part for changed, and refuses the store instead.
+    """
+    return FAST_TABLE_DIGESTS if spec.tables or spec.masks else 1
 
 
 def _counts_first_admissions(spec: SweepSpec) -> bool:
@@ -113,14 +124,23 @@ def variable_table(part: Part) -> dict[str, tuple[str, tuple[str, ...], dict[str
     return table
 
 
-def variable_values(part: Part, arrays: UnitArrays, shape: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the values of a part's variables over a box of this shape, in the order of the table."""
-    values = {
+def variable_values(
+    part: Part,
+    arrays: UnitArrays,
+    shape: Sequence[int],
+    lag_values: Callable[[np.ndarray], Any] = all_lag_bins,
+) -> dict[str, Any]:
+    """Return the values of a part's variables over a box of this shape, in the order of the table.
+
+    `lag_values` makes the values of the counts by lag from what is held of them.
+    """
+    values: dict[str, Any] = {
         part.prefix + name: array.reshape(*shape, *part.tail_of(name))
         for name, array in arrays.metrics.items()
     }
     if arrays.lag_counts is not None:
-        values[part.prefix + "lag_counts"] = arrays.lag_counts.reshape(*shape, LAG_BINS)
+        held = arrays.lag_counts.reshape(*shape, arrays.lag_counts.shape[-1])
+        values[part.prefix + "lag_counts"] = lag_values(held)
     values[part.prefix + "status"] = arrays.status.reshape(shape)
     return values
 
@@ -161,9 +181,11 @@ def build_dataset(
     """Build the dataset of a sweep that was run in memory."""
     import xarray
 
+    from .lag_array import lag_array
+
     variables: dict[str, Any] = {}
     for part, arrays in parts:
-        values = variable_values(part, arrays, part.layout.shape)
+        values = variable_values(part, arrays, part.layout.shape, lag_array)
         for name, (_, dims, attributes) in variable_table(part).items():
             variables[name] = (dims, values[name], attributes)
     cells_dims = next(part.dims for part, _ in parts if part.name == CELLS)

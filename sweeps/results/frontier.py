@@ -27,6 +27,7 @@ from .cells import (
     not_recorded,
     recorded_values,
 )
+from .drift_words import standing_of
 from .frontier_table import frontier_text
 from .scenarios import Scenarios, scenario_axes, scenarios_of
 
@@ -50,7 +51,7 @@ class Frontier:
     throughput, ess : str
         The two metrics compared; both are maximized.
     drift_per_version : float
-        The drift that the ESS figures assume.
+        The drift that the ESS figures assume, where it was not measured.
     baseline : dict, optional
         The sequential baseline's means, where it was run beside the cells.
     level_1 : bool
@@ -61,6 +62,8 @@ class Frontier:
     scenarios : tuple of (values, baseline)
         Of each scenario the values of those axes and the baseline beside it; none where there is one
         scenario, or where no scenario has two settings to compare.
+    drift : str
+        What the ESS figures rest on, in words.
     """
 
     frame: polars.DataFrame
@@ -74,6 +77,7 @@ class Frontier:
     level_1: bool = True
     scenario_axes: tuple[str, ...] = ()
     scenarios: tuple[tuple[dict[str, Any], dict[str, Any] | None], ...] = ()
+    drift: str = ""
 
     def parts(self) -> list[tuple[dict[str, Any], Frontier]]:
         """Return the frontier of each scenario, in the sweep's order, with the scenario's values.
@@ -249,8 +253,8 @@ def frontier(
         The two metrics; a cell is on the frontier when no other has both means at least as large and one
         larger.
     scenarios : sequence of str, optional
-        Axes that nobody chooses; ``response_length``, ``environment_seconds`` and ``drift_per_version`` where
-        they are axes, when left out. None of them for one frontier of all cells: ``[]``.
+        Axes that nobody chooses; ``response_length``, ``environment_seconds``, ``drift_per_version`` and
+        ``drift`` where they are axes, when left out. None of them for one frontier of all cells: ``[]``.
     confidence : float
         Of each interval.
 
@@ -285,6 +289,7 @@ def frontier(
         spec.is_level_1,
         found.axes,
         _beside(ds, found, metrics, confidence) if found.compare else (),
+        standing_of(spec),
     )
 
 

@@ -207,17 +207,11 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
     else:
         sentences.append("One seed gives no interval.")
     sentences.append(
-        f"ESS: expected normalized ESS at drift_per_version = {_drift(result)}, an assumption, not a "
-        "measurement." + (" The lag limit is enforced by discarding only." if result.level_1 else "")
+        f"ESS: expected normalized ESS at {result.drift}."
+        + (" The lag limit is enforced by discarding only." if result.level_1 else "")
     )
     if any(part.baseline is not None for _, part in result.parts()):
         sentences.append(
             "seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides)."
         )
     return ["", *(wrapped(sentence) for sentence in sentences)]
-
-
-def _drift(result: Frontier) -> str:
-    if "drift_per_version" in result.axes:
-        return "the axis's value"
-    return f"{result.drift_per_version:g}"

@@ -7,7 +7,7 @@ and turned into sums while they are read; the figures are those of the whole, to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,21 +62,20 @@ def lag_intervals(
 
 def _pieces(ds: xarray.Dataset, rows: Sequence[int]) -> Callable[[], Iterable[np.ndarray]]:
     """Return a reader of shares in pieces along the seeds: each (seeds, rows, 65)."""
-    import xarray
-
     dims = [dim for dim in ds["status"].dims if dim != "seed"]
-    # All cells in one request, so that no chunk is read twice.
+    # All cells in one request, so that no chunk is read twice: the box along the axes in which they lie.
+    # Cells one by one along several axes would make xarray index every single count.
     places = np.unravel_index(np.asarray(rows, np.int64), [ds.sizes[dim] for dim in dims]) if dims else ()
-    at = {dim: xarray.DataArray(place, dims="row") for dim, place in zip(dims, places)}
-    some = ds[["lag_counts", "status"]].isel(at)
-    seeds, step = ds.sizes["seed"], _seeds_of_a_piece(ds["lag_counts"], len(rows))
+    box = [np.unique(place, return_inverse=True) for place in places]
+    some = ds[["lag_counts", "status"]].isel({dim: along for dim, (along, _) in zip(dims, box)})
+    inside: Any = (slice(None), *(where for _, where in box)) if dims else (slice(None), None)
+    cells = int(np.prod([len(along) for along, _ in box], dtype=np.int64))
+    seeds, step = ds.sizes["seed"], _seeds_of_a_piece(ds["lag_counts"], cells)
 
     def read(start: int) -> np.ndarray:
         piece = some.isel(seed=slice(start, start + step))
-        wanted = ("seed", "row") if dims else ("seed",)
-        counts = piece["lag_counts"].transpose(*wanted, "lag").values
-        shares = lag_shares(counts.reshape(len(counts), len(rows), -1))
-        shares[piece["status"].transpose(*wanted).values.reshape(shares.shape[:-1]) != DONE] = np.nan
+        shares = lag_shares(piece["lag_counts"].transpose("seed", *dims, "lag").values[inside])
+        shares[piece["status"].transpose("seed", *dims).values[inside] != DONE] = np.nan
         return shares
 
     def all_of_them() -> Iterator[np.ndarray]:

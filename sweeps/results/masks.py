@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...kernels.pipeline import records
-from ..execute.work import UnitArrays
+from ..execute.unit_arrays import UnitArrays
 
 MASKS = ("completed", "trained", "truncated")
 UNFINISHED = (records.RUNNING, records.CANCELLED)  # outcomes of rollouts that never came to their end

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..json_text import plain_data
+from .drift_words import drift_words
 from .numbers import missing
 from .text import WIDTH, aligned, bar, terminal_width, wrapped
 from .words import cut_note
@@ -147,9 +148,9 @@ def _notes(result: PipelineResult) -> list[str]:
     cut = cut_note(config.response_length)
     if cut:
         notes.append(f"{cut}.")
+    rests_on = "assumes" if config.drift is None else "is at"
     notes.append(
-        f"ESS assumes drift_per_version = {config.drift_per_version:g}; small batches flatter "
-        "normalized_ess, not the expected one."
+        f"ESS {rests_on} {drift_words(config)}; small batches flatter normalized_ess, not the expected one."
     )
     if config.is_level_1 and config.mode == "bounded_async":
         notes.append("The lag limit is enforced by discarding only.")

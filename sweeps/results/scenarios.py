@@ -18,7 +18,7 @@ from .cells import axis_names
 if TYPE_CHECKING:
     import xarray
 
-SCENARIO_FIELDS = ("response_length", "environment_seconds", "drift_per_version")
+SCENARIO_FIELDS = ("response_length", "environment_seconds", "drift_per_version", "drift")
 
 
 def scenario_axes(ds: xarray.Dataset, asked: Sequence[str] | None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ...kernels.errors import ConfigError
 from ..presets.systems import SYSTEM
 from ..spec.carried import spec_of
 from .cells import DONE, cell_values
+from .drift_words import drift_words_of
 
 if TYPE_CHECKING:
     import xarray
@@ -49,7 +50,8 @@ def token_version_ess(ds: xarray.Dataset) -> xarray.Dataset:
     Raises
     ------
     ConfigError
-        If the sweep does not report ``mean_end_lag``, or a cell has a ``drift_length_exponent``.
+        If the sweep does not report ``mean_end_lag``, or a cell has a ``drift_length_exponent`` or a measured
+        drift.
 
     Examples
     --------
@@ -64,6 +66,9 @@ def token_version_ess(ds: xarray.Dataset) -> xarray.Dataset:
 
     cell_values(ds, "mean_end_lag")  # says what is missing, if it is
     spec = spec_of(ds)
+    if spec.base.drift is not None or "drift" in spec.design.fields.values():
+        rule = "must be none in every cell: a measured drift has the lags of whole rollouts"
+        raise ConfigError("drift", rule, drift_words_of(spec), "Give drift_per_version.")
     exponents = _values_of(spec, "drift_length_exponent")
     if any(exponents):
         rule = "must be 0 in every cell: the bound is for a drift that does not grow with length"

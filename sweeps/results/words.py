@@ -46,6 +46,7 @@ _SHORT_FIELDS = {
     "rollout_overhead_seconds": "rollout s",
     "sync_seconds": "sync s",
     "drift_per_version": "drift",
+    "drift": "",
     "decode_slowdown_per_rollout": "slowdown",
     "environment_seconds": "env",
     "prompt_tokens": "prompt",

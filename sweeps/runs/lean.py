@@ -12,7 +12,7 @@ from ...kernels.pipeline.lean_cells import run_cells_kernel
 from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.summary import lean_metrics_kernel
 from ..config.config import PipelineConfig
-from .parameters import pack
+from .parameters import drift_tables, pack
 from .run import Run
 
 DRAW_BUFFER_ROLLOUTS = 1 << 18  # four megabytes a thread; a longer run draws the rest one by one
@@ -39,13 +39,16 @@ class LeanRun(Run):
 
     def __init__(self, config: PipelineConfig, *, draw_rollouts: int = 1 << 10, **record: bool) -> None:
         law = config.response_length
+        drift_lags, drift_values = drift_tables(config)
         self.draws = records.Draws(
             cdf=law.cdf,
             guide=law.guide,
             seed=np.zeros(1, np.uint64),
             drawn=np.zeros(1, np.int64),
             tokens=np.zeros(draw_rollouts, np.int64),
-            normals=np.zeros(draw_rollouts, np.float64),
+            noise=np.zeros(draw_rollouts, np.float64),
+            drift_lags=drift_lags,
+            drift_values=drift_values,
         )
         super().__init__(config, **record)
 
@@ -94,7 +97,7 @@ class LeanRun(Run):
 
 
 class LeanCells:
-    """Some level 1 configurations (one length law) at one seed, many of them in one call of the kernel.
+    """Some level 1 configurations that share their laws at one seed, many of them in one call of the kernel.
 
     The arrays are as large as the largest configuration needs; the seed's rollouts are drawn once, for all of
     them. `finished` counts the configurations that have come to their ends.
@@ -108,7 +111,9 @@ class LeanCells:
         self._recording = any(record.values())
         self._progress = np.zeros(2, np.int64)
         self.REPORT = LeanRun.REPORT
-        self.lag_counts = np.zeros((len(configs), LAG_BINS), np.int64)
+        # Level 1 trains nothing above its limit: no bin beyond that is ever filled.
+        bins = min(LAG_BINS, 1 + max(config.max_policy_lag for config in configs))
+        self.lag_counts = np.zeros((len(configs), bins), np.int64)
         self.reasons: dict[int, str] = {}  # no run of this loop fails
 
     def begin(self, seed: int, metrics: np.ndarray) -> None:

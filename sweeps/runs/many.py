@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias, cast
 import numpy as np
 
 from ...kernels.errors import LagsweepError
-from ...kernels.pipeline.metrics import FLOAT_METRICS, INTEGER_METRICS, LAG_BINS, hidden_metrics
+from ...kernels.pipeline.metrics import hidden_metrics
 from ..config.config import PipelineConfig
 from .status import DONE, FAILED
 from .windows import NO_WINDOWS, Windows, window_values
@@ -47,6 +47,7 @@ class Cells(Protocol):
 
 
 CellsOf: TypeAlias = Callable[..., Cells]
+NOT_RUN_INTEGER = -1  # what an integer metric holds where no run was done; `status` says so too
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,9 @@ class BatchResult:
     Attributes
     ----------
     metrics : dict of ndarray, each (configurations, seeds)
-    lag_counts : ndarray of int64, (configurations, seeds, 65)
+        Those that a run reports; of a failed run :func:`fill_value`.
+    lag_counts : ndarray of int64, (configurations, seeds, bins)
+        Bins 0 to the largest lag that the rules allow, at most the 65 of a run; 0 for a failed run.
     status : ndarray of uint8, (configurations, seeds)
         1 done, 2 failed.
     reasons : dict
@@ -92,15 +95,14 @@ class BatchResult:
     rollouts: dict[str, np.ndarray] = field(default_factory=dict)
 
 
+def fill_value(dtype: str) -> float | int:
+    """Return what a metric of this type holds where no run was done."""
+    return np.nan if np.dtype(dtype).kind == "f" else NOT_RUN_INTEGER
+
+
 def empty_result(configs: int, seeds: int) -> BatchResult:
-    """Make a result with nothing done: zeros, NaN, status 0."""
-    metrics: dict[str, np.ndarray] = {
-        metric.name: np.zeros((configs, seeds), metric.dtype) for metric in INTEGER_METRICS
-    }
-    metrics |= {metric.name: np.full((configs, seeds), np.nan) for metric in FLOAT_METRICS}
-    return BatchResult(
-        metrics, np.zeros((configs, seeds, LAG_BINS), np.int64), np.zeros((configs, seeds), np.uint8)
-    )
+    """Make a result with nothing done: no metrics, no lags, status 0."""
+    return BatchResult({}, np.zeros((configs, seeds, 0), np.int64), np.zeros((configs, seeds), np.uint8))
 
 
 def simulate_batch(
@@ -177,17 +179,18 @@ def _simulate(
     lean: bool,
     cells_of: CellsOf | None = None,
 ) -> BatchResult:
-    """Run configurations that share a loop and a length law together; `lean`: level 1 by the lean loop."""
+    """Run configurations that share a loop and their laws together; `lean`: level 1 by the lean loop."""
     seeds = np.asarray(seeds, np.uint64)
     result = empty_result(len(configs), len(seeds))
-    together: dict[tuple[bool, str], list[int]] = {}
+    together: dict[tuple[bool, str, str], list[int]] = {}
     for index, config in enumerate(configs):
         # Windows need to know which batch a discard comes with: the general loop tells.
         above = not (lean and config.is_level_1 and cells_of is None) or record.windows.count > 0
-        together.setdefault((above, config.response_length.digest), []).append(index)
+        drift = "" if config.drift is None else config.drift.digest
+        together.setdefault((above, config.response_length.digest, drift), []).append(index)
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
     hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
-    for (above, _), members in sorted(together.items()):
+    for (above, _, _), members in sorted(together.items()):
         _run_members(
             _cells([configs[index] for index in members], record, above, cells_of),
             members,
@@ -223,10 +226,10 @@ def _run_members(
     tables: dict[str, list[dict[str, np.ndarray]]],
     progress: _Progress,
 ) -> None:
-    rows = np.array(members)
     recording = record.anything
     kind = cells.REPORT
     found = np.zeros((len(seeds), len(members)), kind)
+    lags = np.zeros((len(seeds), *cells.lag_counts.shape), np.int64)
     done = np.ones((len(members), len(seeds)), bool)
     for seed_index, seed in enumerate(seeds):
         cells.begin(int(seed), found[seed_index])
@@ -243,21 +246,52 @@ def _run_members(
                 _note_windows(cells, record.windows, members[taken], seed_index, result)
             progress.add(cells.finished - taken)
             taken = cells.finished
-        result.lag_counts[rows, seed_index] = cells.lag_counts
+        lags[seed_index] = cells.lag_counts
         for index, why in cells.reasons.items():
             done[index, seed_index] = False
+            lags[seed_index, index] = 0
             result.reasons[members[index], seed_index] = why
-    result.status[rows] = np.where(done, DONE, FAILED)
-    for metric in kind.names or ():
-        if metric in hidden:
-            continue
+    _put(result, members, _by_metric(found, hidden, done), lags.swapaxes(0, 1), np.where(done, DONE, FAILED))
+
+
+def _by_metric(found: np.ndarray, hidden: frozenset[str], done: np.ndarray) -> dict[str, np.ndarray]:
+    """Turn reports (seeds, configurations) into an array (configurations, seeds) for each metric."""
+    kind = found.dtype
+    names = kind.names or ()
+    # Every field has eight bytes: all are turned in one pass, where a pass each would read all reports again.
+    words = found.view(np.int64).reshape(*found.shape, len(names))
+    planes = np.ascontiguousarray(words.transpose(2, 1, 0))
+    metrics = {}
+    for metric, plane in zip(names, planes):
+        if metric not in hidden:
+            metrics[metric] = plane.view(kind[metric])
+            if not done.all():
+                metrics[metric][~done] = fill_value(kind[metric].str)
+    return metrics
+
+
+def _put(
+    result: BatchResult,
+    members: list[int],
+    metrics: dict[str, np.ndarray],
+    lags: np.ndarray,
+    status: np.ndarray,
+) -> None:
+    """Put what some configurations gave into the result of all; where they are all, as it is."""
+    shape = result.status.shape
+    if len(members) == shape[0]:
+        result.metrics |= metrics
+        result.lag_counts, result.status = lags, status.astype(np.uint8)
+        return
+    for metric, values in metrics.items():
         if metric not in result.metrics:
-            nothing = np.nan if kind[metric].kind == "f" else -1
-            result.metrics[metric] = np.full(result.status.shape, nothing, kind[metric])
-        values = found[metric].T
-        result.metrics[metric][rows] = (
-            values if done.all() else np.where(done, values, result.metrics[metric][rows])
-        )
+            result.metrics[metric] = np.full(shape, fill_value(values.dtype.str), values.dtype)
+        result.metrics[metric][members] = values
+    if lags.shape[-1] > result.lag_counts.shape[-1]:
+        missing = lags.shape[-1] - result.lag_counts.shape[-1]
+        result.lag_counts = np.pad(result.lag_counts, ((0, 0), (0, 0), (0, missing)))
+    result.lag_counts[members, :, : lags.shape[-1]] = lags
+    result.status[members] = status
 
 
 def _note_windows(cells: Cells, windows: Windows, config: int, seed_index: int, result: BatchResult) -> None:

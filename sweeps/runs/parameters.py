@@ -37,9 +37,18 @@ _DONE = {
 }
 # What was packed last: units of a sweep side by side have the same configurations (which are frozen).
 _packed_last: deque[tuple[tuple[PipelineConfig, ...], tuple[bool, bool, bool], np.ndarray]] = deque(maxlen=4)
+
+
+def _read_only(table: np.ndarray) -> np.ndarray:
+    view = np.ascontiguousarray(table).view()
+    view.flags.writeable = False
+    return view
+
+
 _NO_INTEGERS = np.zeros(1, np.int64)
 _NO_REALS = np.ones(1, np.float64)
 _NO_GUIDE = np.zeros(2, np.int64)
+_NO_DRIFT = (_read_only(np.zeros(0, records.DRIFT_LAG)), _read_only(np.zeros(0, np.float64)))
 
 
 def pack(
@@ -168,6 +177,7 @@ def general_tables(config: PipelineConfig) -> records.Tables:
         *_trace(config),
         np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64),
         *segment_tables(law),
+        *drift_tables(config),
     )
     return records.Tables(*map(_read_only, tables))
 
@@ -190,6 +200,17 @@ def work_rates(slowdown: float, slots: int) -> np.ndarray:
     return np.maximum(rates, 1.0).astype(np.int64)
 
 
+def drift_tables(config: PipelineConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Return DRIFT_LAG[L] and the log weights of a measured drift, read-only; both empty without one."""
+    if config.drift is None:
+        return _NO_DRIFT
+    table = config.drift.table
+    rows = np.zeros(len(table.share), records.DRIFT_LAG)
+    for name in records.DRIFT_LAG.names or ():
+        rows[name] = getattr(table, name)
+    return _read_only(rows), _read_only(table.values)
+
+
 def _limits(config: PipelineConfig) -> np.ndarray:
     rows = [(limit.count == "finished", _DONE[limit.done], limit.groups) for limit in config.limits]
     return np.array(rows, records.LIMIT)
@@ -203,12 +224,6 @@ def _trace(config: PipelineConfig) -> tuple[Any, Any, Any, Any]:
     if law.group_starts is not None:
         return law.group_tokens, _NO_INTEGERS, law.group_starts, law.group_of_row
     return _NO_INTEGERS, _NO_INTEGERS, _NO_GUIDE, _NO_INTEGERS
-
-
-def _read_only(table: np.ndarray) -> np.ndarray:
-    view = np.ascontiguousarray(table).view()
-    view.flags.writeable = False
-    return view
 
 
 def _ticks_of(seconds: np.ndarray) -> np.ndarray:

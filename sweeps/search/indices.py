@@ -23,7 +23,7 @@ from .space import Point, Space
 
 METHODS = ("sobol", "morris")
 MORRIS_LEVELS = 4
-_COLUMNS = {
+COLUMNS = {
     "sobol": ("S1", "S1_half_width", "ST", "ST_half_width"),
     "morris": ("mu_star", "mu_star_half_width", "sigma", "mu"),
 }
@@ -99,7 +99,7 @@ def indices_of(
     """Return a row for each axis."""
     names = [axis.name for axis in space.axes]
     if not np.ptp(values) > _SAME * np.abs(values).max(initial=0.0):  # nothing moves it
-        return [{"metric": metric, "axis": name, **dict.fromkeys(_COLUMNS[method], 0.0)} for name in names]
+        return [{"metric": metric, "axis": name, **dict.fromkeys(COLUMNS[method], 0.0)} for name in names]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if method == "sobol":

@@ -69,6 +69,10 @@ class Sensitivity:
     ranges : dict
         Axis -> its range or values.
     folder : Path, optional
+    base : dict, optional
+        The settings that no range changes, where they differ from the defaults.
+    constraints : tuple of str
+        What every point keeps.
     """
 
     method: str
@@ -84,6 +88,8 @@ class Sensitivity:
     confidence: float
     ranges: dict[str, Any]
     folder: Path | None = None
+    base: dict[str, Any] | None = None
+    constraints: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data for JSON (None for NaN)."""
@@ -102,6 +108,8 @@ class Sensitivity:
                 "confidence": self.confidence,
                 "ranges": self.ranges,
                 "folder": None if self.folder is None else str(self.folder),
+                "base": self.base,
+                "constraints": list(self.constraints),
             }
         )
 
@@ -211,7 +219,7 @@ def sensitivity(
     observer = checked_progress(progress)
     unit = design_of(method, space, count)
     rows, which = points_of(space, unit)
-    facts = space_facts(space) | {"method": method, "points": count, "seeds": each}
+    facts: dict[str, Any] = space_facts(space) | {"method": method, "points": count, "seeds": each}
     folder = None if store is None else path_of("store", store)
     if folder is None and results is not None:
         folder = folder_of(facts, name, path_of("results", results), "sensitivity")
@@ -251,6 +259,8 @@ def sensitivity(
         confidence=sure,
         ranges={axis.name: axis.described for axis in space.axes},
         folder=folder,
+        base=facts["base"],
+        constraints=space.constraints,
     )
 
 

@@ -11,7 +11,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, SupportsIndex, get_args
 
@@ -22,6 +22,7 @@ from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import RealNumber, WholeNumber, checked, findings_of
 from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
 from ..config.engine import Engine
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.base import LARGEST_KNOB
 from ..presets.registry import all_presets
@@ -32,12 +33,16 @@ _ROUNDING = 1e-13  # what is lost by a few steps of arithmetic
 PRESET_PREFIX = "preset."
 ENGINE_PREFIX = "engine."
 _RANGE_KEYS = ("from", "to", "step", "count", "scale")
-_LAWS: dict[str, Any] = {"response_length": LengthLaw, "environment_seconds": SecondsLaw}
+_LAWS: dict[str, Any] = {
+    "response_length": LengthLaw,
+    "environment_seconds": SecondsLaw,
+    "drift": DriftLaw,
+}
 _NUMBER = re.compile(r"-?[0-9.]+(e[-+]?[0-9]+)?")
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
 
-def field_of_axis(name: str, where: str = "axes") -> str:
+def field_of_axis(name: str, where: str = "axes", also: Collection[str] = ()) -> str:
     """Return the configuration field that an axis sets.
 
     Parameters
@@ -47,6 +52,8 @@ def field_of_axis(name: str, where: str = "axes") -> str:
         ``PipelineConfig`` but ``seed``.
     where : str
         What to call the place in an error.
+    also : collection of str
+        Further axes of the command that asks, which a misspelt name may have meant.
 
     Raises
     ------
@@ -77,7 +84,12 @@ def field_of_axis(name: str, where: str = "axes") -> str:
         if _knobs(f"{PRESET_PREFIX}{name}"):
             way_out = f"A preset's knob is swept as {PRESET_PREFIX}{name}."
             raise ConfigError(where, "must name a field", name, way_out)
-        known = [SYSTEM, *AXIS_FIELDS, *(known for known in PipelineConfig.model_fields if known != "seed")]
+        known = [
+            *also,
+            SYSTEM,
+            *AXIS_FIELDS,
+            *(known for known in PipelineConfig.model_fields if known != "seed"),
+        ]
         rule = "must name a field or queue_cap, max_lag, sync_cadence"
         raise ConfigError(where, rule, name, nearest(name, known))
     return field
@@ -205,7 +217,8 @@ def _checked_law(field: str, value: Any, where: str) -> Any:
             return law.from_dict(value)
         except ConfigError as error:
             raise error.within(f"{where}: ") from None
-    raise ConfigError(where, "must be a law", value, f"Build one, as {law.__name__}.fixed(2).")
+    call = "DriftLaw.from_records(...)" if law is DriftLaw else f"{law.__name__}.fixed(2)"
+    raise ConfigError(where, "must be a law", value, f"Build one, as {call}.")
 
 
 def expand(name: str, given: Any, where: str = "axes") -> list[Any]:
@@ -396,7 +409,7 @@ def checked_axis(
 
 def plain(value: Any) -> Any:
     """Return a checked value as plain data for JSON or TOML; :func:`checked_value` reads it back."""
-    if isinstance(value, LengthLaw):
+    if isinstance(value, LengthLaw | DriftLaw):
         return value.to_dict(
             embed=True
         )  # the data of a law from a file go into the spec: a store stands alone
@@ -413,7 +426,7 @@ def plain(value: Any) -> Any:
 
 def identity(value: Any) -> str:
     """Return what tells a value from others, as text: a law's table, not the words that made it."""
-    if isinstance(value, LengthLaw | SecondsLaw):
+    if isinstance(value, LengthLaw | SecondsLaw | DriftLaw):
         rows = getattr(value, "rows", None)
         content: Any = {"law": value.digest, "cut": bool(getattr(value, "cut_at_maximum", False))}
         if rows is not None:
@@ -437,7 +450,7 @@ def label(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, LengthLaw | SecondsLaw):
+    if isinstance(value, LengthLaw | SecondsLaw | DriftLaw):
         return value.name
     if isinstance(value, tuple):
         return " and ".join(f"{item.count}<B*{item.done}+{item.groups}" for item in value) or "no limits"

@@ -146,7 +146,10 @@ def _cells_that_differ(spec: SweepSpec) -> np.ndarray:
     """Return cells that stand for all others: along axes that no rule looks at, one value stands for all."""
     kept = ~spec.excluded
     if spec.design.is_grid:
-        free = tuple(dim for dim, name in enumerate(spec.design.dims) if field_of_axis(name) in RULE_FREE)
+        # A measured drift must cover every lag, and is held against the fields that bound it.
+        measured = spec.base.drift is not None or "drift" in spec.design.fields.values()
+        rule_free = () if measured else RULE_FREE
+        free = tuple(dim for dim, name in enumerate(spec.design.dims) if field_of_axis(name) in rule_free)
         first = np.zeros(kept.shape, bool)
         first[tuple(slice(0, 1) if dim in free else slice(None) for dim in range(kept.ndim))] = kept.any(
             axis=free, keepdims=True

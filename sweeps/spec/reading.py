@@ -19,6 +19,7 @@ from ..checks import NOT_A_FIELD, Flag, checked
 from ..config.config import AXIS_FIELDS, PipelineConfig
 from ..config.rules import NoEffect
 from ..custom.custom import CustomIdentity
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw, SecondsLaw
 from ..presets.registry import find_preset, preset_config, preset_name
 from ..presets.systems import SYSTEM, WORKLOAD, workload_config
@@ -35,7 +36,11 @@ TOP_KEYS = (
 )  # fmt: skip
 CUSTOM = "custom"  # which rules of Python a sweep was run with: written by it, never by hand
 SAMPLE_KEYS = ("method", "points", "seed")
-_LAWS = ("response_length", "environment_seconds")
+_LAWS: dict[str, Any] = {
+    "response_length": LengthLaw,
+    "environment_seconds": SecondsLaw,
+    "drift": DriftLaw,
+}
 
 
 def read_spec_file(path: Path, **changes: Any) -> SweepSpec:
@@ -247,7 +252,7 @@ def _in_base(finding: Finding) -> Finding:
 
 def _read_field(name: str, value: Any, folder: Path | None) -> Any:
     if name in _LAWS and isinstance(value, Mapping):
-        law = LengthLaw if name == "response_length" else SecondsLaw
+        law = _LAWS[name]
         try:
             return law.from_dict(value, folder=folder) if folder is not None else law.from_dict(value)
         except ConfigError as error:

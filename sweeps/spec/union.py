@@ -54,7 +54,8 @@ def differences_of(stored: SweepSpec, asked: SweepSpec) -> list[str]:
             continue
         before, after = getattr(stored.base, field), getattr(asked.base, field)
         if identity(before) != identity(after):
-            found.append(f"base.{field}: {label(before)} in the store, {label(after)} asked")
+            was_called, now_called = _told_apart(before, after)
+            found.append(f"base.{field}: {was_called} in the store, {now_called} asked")
     for field, name in was.items():
         if field not in now:
             found.append(f"axes.{name}: an axis of the store, not asked; name all of its axes")
@@ -80,6 +81,17 @@ def differences_of(stored: SweepSpec, asked: SweepSpec) -> list[str]:
         before, after = (spec.custom.describe() if spec.custom else "none" for spec in (stored, asked))
         found.append(f"custom: {before} in the store, {after} asked")
     return found
+
+
+def _told_apart(before: Any, after: Any) -> tuple[str, str]:
+    """Name two values; two laws of one name, as of a file that has changed, with their digests."""
+    names = label(before), label(after)
+    if names[0] != names[1]:
+        return names
+    was, now = (getattr(value, "content_digest", "") for value in (before, after))
+    if not (was and now):
+        return names
+    return f"{names[0]} (digest {was[:8]})", f"{names[1]} (digest {now[:8]}: its content changed)"
 
 
 def _axes_by_field(spec: SweepSpec) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,8 +22,8 @@ import numpy as np
 
 from ..execute.plan import Part
 from ..execute.units import Box
-from ..execute.work import fill_value
 from ..results.dataset import coordinate_table, result_attributes, variable_table
+from ..runs.many import fill_value
 from ..spec.spec import SweepSpec
 from .place import UNFINISHED, Place
 
@@ -105,18 +106,42 @@ class StoredArray:
 
     def encoded(self, values: np.ndarray, box: Box) -> tuple[tuple[int, ...], bytes]:
         """Encode values over a box inside one chunk: the chunk's place, and its file as Zarr writes it."""
+        place, raw = self.filled(values, box)
+        return place, compressed(raw)
+
+    def filled(self, values: np.ndarray, box: Box) -> tuple[tuple[int, ...], bytes]:
+        """Fill up values over a box inside one chunk: the chunk's place, and the bytes of all of it."""
         ends = (*box, *((0, size) for size in self.shape[len(box) :]))
         place = tuple(start // chunk for (start, _), chunk in zip(ends, self.chunks))
         if values.shape == self.chunks and values.dtype == self.dtype:  # all of the chunk
-            return place, _zstd().encode(values.tobytes())
+            return place, values.tobytes()
         whole = np.full(self.chunks, self.fill, self.dtype)
         corner = [index * chunk for index, chunk in zip(place, self.chunks)]
         whole[tuple(slice(start - low, stop - low) for (start, stop), low in zip(ends, corner))] = values
-        return place, _zstd().encode(whole.tobytes())
+        return place, whole.tobytes()
 
     def decoded(self, content: bytes) -> np.ndarray:
         """Decode a chunk's file; raises if its checksum or size does not hold."""
-        return np.frombuffer(_zstd().decode(content), self.dtype).reshape(self.chunks)
+        return self.viewed(decompressed(content))
+
+    def viewed(self, raw: bytes) -> np.ndarray:
+        """Take the bytes of a whole chunk for its values; raises if their number does not hold."""
+        return np.frombuffer(raw, self.dtype).reshape(self.chunks)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk before it is compressed."""
+        return math.prod(self.chunks) * self.dtype.itemsize
+
+
+def compressed(raw: bytes) -> bytes:
+    """Compress as Zarr does here, with a checksum."""
+    return bytes(_zstd().encode(raw))
+
+
+def decompressed(content: bytes) -> bytes:
+    """Undo :func:`compressed`; raises RuntimeError if the checksum does not hold."""
+    return bytes(_zstd().decode(content))
 
 
 @cache

@@ -10,7 +10,7 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from ..execute.units import Box, box_cells, box_shape, intersection, unit_name, 
 from ..results.dataset import variable_table
 from ..runs.many import Cancelled
 from ..runs.status import DONE, FAILED
+from .arrays import digest_of
+from .blocks import values_of_box
 from .content import CONTENT, RunDigests, content_text, share_on_disk
 from .journal import UNIT
-from .packs import PACK, SIZES, pack_name
+from .packs import BLOCK, PACK, SIZES, pack_name
 from .proof import ZARR_NAME
 from .store import SweepStore
 from .tables import in_run_order, part_name, read_unit_tables, write_part
@@ -66,7 +68,12 @@ class _Placement:
 
 
 def carry_over(
-    old: SweepStore, new: SweepStore, cancel: threading.Event | None = None, *, digest_all: bool = False
+    old: SweepStore,
+    new: SweepStore,
+    cancel: threading.Event | None = None,
+    *,
+    digest_all: bool = False,
+    step: Callable[[], None] = lambda: None,
 ) -> None:
     """Put everything that the old journal calls done into the new store and its journal.
 
@@ -76,6 +83,8 @@ def carry_over(
     cancel : threading.Event, optional
     digest_all : bool
         Make the digest of the runs of units too that stay what they are, where an older journal has none.
+    step : callable
+        Called for each unit of the new store.
 
     Raises
     ------
@@ -94,6 +103,7 @@ def carry_over(
         for unit in part.layout.units():
             if cancel is not None and cancel.is_set():
                 raise Cancelled("the sweep was asked to stop")
+            step()
             box = part.layout.box(unit)
             shared = intersection(box, place.region)
             if shared is None:
@@ -191,9 +201,9 @@ def _linked(
     facts = [CONTENT, "digest", "tables"]
     if PACK in line and place.new.name in new.merged_later:
         _link(old.folder / pack_name(was), new.folder / pack_name(now))
-        facts += [PACK, SIZES]
+        facts += [PACK, SIZES, BLOCK]
     elif PACK in line:
-        _unpack(old, new, place, source, unit, line)
+        line = {**line, "digest": _unpack(old, new, place, source, unit, line)}
     else:
         for name in variable_table(place.new):
             _link(old.files.chunk_file(name, source), new.files.chunk_file(name, unit))
@@ -209,13 +219,16 @@ def _unpack(
     source: tuple[int, ...],
     unit: tuple[int, ...],
     line: dict[str, Any],
-) -> None:
-    """Write the chunks of a pack as files of their own: nothing but chunks is in a finished store."""
+) -> str:
+    """Write the chunks of a pack as files of their own, as a finished store has them; gives their digests."""
+    digests = []
     for name in variable_table(place.new):
         variable = old.variable(place.old, name, [(source, line)])
         found = variable.content((*source, *(0 for _ in place.old.tail_of(name))))
         assert found is not None  # it has a line
         new.place.write(f"{ZARR_NAME}/{new.files.chunk_name(name, unit)}", found[1])
+        digests.append(digest_of(found[1]))
+    return "".join(digests)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -243,10 +256,7 @@ def _copied(
     runs, written = RunDigests(cells, seeds), ""
     lines = old.journal.units(place.old.name)
     known = [(unit_of_name(name), lines.get(name)) for name in sources]
-    for name in variable_table(part):
-        variable = old.variable(place.old, name, known)
-        bins = (slice(None),) * (len(variable.array.shape) - len(back))
-        values = variable.read((*(slice(start, stop) for start, stop in back), *bins))
+    for name, values in values_of_box(old, place.old, back, known):
         values = place.turned(values, shared)
         written += new.files.write({name: values}, shared)
         tail = values.shape[len(box) :]
@@ -294,5 +304,7 @@ def _copied_tables(
     for table, frames in gathered.items():
         rows = in_run_order(polars.concat(frames), cells, seeds)
         if len(rows):
-            digests[table] = write_part(new.place, table, new.work_name(place.new, unit), rows)
+            digests[table] = write_part(
+                new.place, table, new.work_name(place.new, unit), rows, new.table_digest
+            )
     return digests

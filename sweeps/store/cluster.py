@@ -16,8 +16,9 @@ from ...kernels.errors import StoreError
 from ..execute.dask import run_here, run_on_cluster
 from ..execute.plan import Part
 from ..execute.progress import Progress
+from ..execute.unit_arrays import Failure
 from ..execute.units import unit_name
-from ..execute.work import Failure, Todo, runs_of
+from ..execute.work import Todo, runs_of
 from .lock import LOCK_NAME
 from .run_record import versions
 from .store import SweepStore

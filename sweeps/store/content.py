@@ -10,6 +10,7 @@ part of it. It compares stores; it keeps out no forger.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,11 @@ from ..results.dataset import variable_table, variable_values
 from ..runs.status import DONE, FAILED
 
 if TYPE_CHECKING:
-    from ..execute.work import UnitArrays
+    from ..execute.unit_arrays import UnitArrays
     from .store import SweepStore
 
 CONTENT = "content"  # a unit's share, in its line of the journal
+_FEW_RUNS = 1024  # of a unit whose variables are taken in together
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -49,10 +51,18 @@ class RunDigests:
                 axis=-1, dtype=np.uint64
             )
         elif name.endswith("status"):
-            self._counted = np.isin(values, (DONE, FAILED))
+            self._counted = (values == DONE) | (values == FAILED)
         bits = bits ^ (bits >> np.uint64(32))  # lest two changes of a sign cancel
         bits *= _factor_of(name)
         self.numbers += bits
+
+    def take_small(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take in variables of 8 bytes a run, (cells, seeds) each, in one go: for units of few runs."""
+        names = list(values)
+        bits = np.array([values[name].view(np.uint64) for name in names])
+        bits ^= bits >> np.uint64(32)
+        bits *= _factors_of(tuple(names))
+        self.numbers += bits.sum(axis=0, dtype=np.uint64)
 
     def share(self, counted: np.ndarray | None = None) -> int:
         """Sum the runs that were done or failed (of those, if given, that count)."""
@@ -81,6 +91,11 @@ def _factor_of(name: str) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") | 1)
 
 
+@cache
+def _factors_of(names: tuple[str, ...]) -> np.ndarray:
+    return np.array([_factor_of(name) for name in names])[:, None, None]
+
+
 def content_text(total: int) -> str:
     """Write a digest, or a unit's share of it, in sixteen letters.
 
@@ -96,8 +111,15 @@ def unit_share(part: Part, cells: np.ndarray, seeds: np.ndarray, arrays: UnitArr
     """Take in all values of a unit's runs, in the order of the variables."""
     digests = RunDigests(part.cell_ids.reshape(-1)[cells], seeds)
     values = variable_values(part, arrays, digests.numbers.shape)
+    small = {}
+    if digests.numbers.size <= _FEW_RUNS:
+        small = {
+            name: array for name, array in values.items() if array.ndim == 2 and array.dtype.itemsize == 8
+        }
+        digests.take_small(small)
     for name in variable_table(part):
-        digests.take(name, np.ascontiguousarray(values[name]))
+        if name not in small:
+            digests.take(name, np.ascontiguousarray(values[name]))
     return digests
 
 

@@ -1,8 +1,9 @@
 """Digests of a store's files, each in the form in which the journal tells of it.
 
 Chunks and packs have a BLAKE2 digest of as many bytes as their hexadecimal digits say. Parts of tables can be
-large, and a BLAKE2 digest would take most of the time of reading one; new parts have a CRC-32C, which
-processors compute by themselves, and their length (``crc32c:1a2b3c4d:1024``). Older parts keep their BLAKE2.
+large, and a BLAKE2 digest would take most of the time of reading one; in stores of form 2 they have a CRC-32C
+which processors compute by themselves, and their length (``crc32c:1a2b3c4d:1024``). A store of form 1 is gone
+on with in its own form, with BLAKE2: versions that know no other can go on with it too.
 Both find what a disk, a copy or a slip does to a file; neither keeps out a forger, who would write the
 journal as well.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 import google_crc32c
 
 FAST = "crc32c:"
+_SLOW_BYTES = 8  # of the BLAKE2 digest of a part of a table
 _MOST_BYTES = 64  # of a BLAKE2 digest
 _PIECE = 1 << 20
 
@@ -28,6 +30,17 @@ def fast_digest(content: bytes) -> str:
     'crc32c:e3069283:9'
     """
     return _fast(google_crc32c.value(content), len(content))
+
+
+def slow_digest(content: bytes) -> str:
+    """Digest a file's content as stores of form 1 do.
+
+    Examples
+    --------
+    >>> slow_digest(b"123456789")
+    '7e73edbfe1aa9531'
+    """
+    return hashlib.blake2b(content, digest_size=_SLOW_BYTES).hexdigest()
 
 
 def _fast(crc: int, size: int) -> str:

@@ -70,7 +70,8 @@ def extend_store(
 
     def fill(larger: SweepStore) -> None:
         if not rerun:
-            carry_over(store, larger)
+            with progress.steps("units carried over", sum(part.layout.count for part in cut)) as step:
+                carry_over(store, larger, step=step)
 
     return replace_store(store, lock, union, cut, fill)
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..execute.plan import Part
+from ..execute.unit_arrays import all_lag_bins, empty_arrays
 from ..execute.units import Box, box_cells, intersection, unit_name
-from ..execute.work import UnitWork, empty_arrays, recording
+from ..execute.work import UnitWork, recording
 from .store import SweepStore
 from .tables import read_unit_tables
 
@@ -57,6 +58,8 @@ def gathered(
     box = part.layout.box(unit)
     cells, first = len(part.layout.cells(unit)), box[-1][0]
     arrays = empty_arrays(part, cells, box[-1][1] - first)
+    if arrays.lag_counts is not None:
+        arrays.lag_counts = all_lag_bins(arrays.lag_counts)  # as they stand in the stores
     tables: dict[str, list[Any]] = {}
     for source in sources:
         seeds = len(source.store.spec.seeds)

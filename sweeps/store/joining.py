@@ -161,7 +161,7 @@ def _refuse_source(source: Source) -> None:
     schema, revision = (int(attributes.get(name, 1)) for name in ("schema_version", "model_revision"))
     other_results = revision > results.MODEL_REVISION or results.revisions_between(revision, store.spec)
     for name, found, now, wrong in (
-        ("schema_version", schema, results.SCHEMA_VERSION, schema != results.SCHEMA_VERSION),
+        ("schema_version", schema, results.SCHEMA_VERSION, schema < results.OLDEST_WRITTEN),
         ("model_revision", revision, results.revision_of(store.spec), other_results),
     ):
         if wrong:
@@ -245,11 +245,13 @@ def _build(
     try:
         _take_versions(sources, joined, progress)
         with note_run(joined.place, joined=[str(source.folder) for source in sources]):
-            for part in joined.parts:
-                for unit in part.layout.units():
+            units = [(part, unit) for part in joined.parts for unit in part.layout.units()]
+            with progress.steps("units joined", len(units)) as step:
+                for part, unit in units:
                     if cancel.is_set():
                         raise Cancelled("the merge was asked to stop")
                     joined.journal.append(gathered(sources, joined, part, unit))
+                    step()
         run = StoredRun(joined, lock, executor="serial", threads=None, progress=progress, cancel=cancel)
         run.run()
         refuse_existing(store)

@@ -2,17 +2,19 @@
 
 The journal says what is done, with the digests of the files that prove it; nothing is inferred from data.
 Each line ends with its own checksum, so that a torn last line (a kill, a full disk) is told from a whole one
-and a flipped bit is found. A torn tail is cut off before the next line is written; a damaged line elsewhere
-counts as not written, so its unit is run again. A unit whose files do not hold is undone by a line too.
+and a flipped bit is found. A torn tail is cut off before the next line is written; a damaged line elsewhere,
+or one whose values are of a wrong kind, counts as not written, so its unit is run again. A unit whose files
+do not hold is undone by a line too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from .place import Place
 JOURNAL_NAME = "journal.jsonl"
 CREATED, UNIT, FINISHED = "created", "unit", "finished"
 UNDONE = "undone"
+SCHEMA = "schema"  # in the first line: the form of the store
 MADE = "made"  # in the first line: attributes of the group that are said nowhere else
 
 
@@ -48,8 +51,56 @@ def read_line(line: bytes) -> dict[str, Any] | None:
         crc = record.pop("crc")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
-    return (
-        record if line == journal_line(record) and crc == _crc(text[: text.rindex(',"crc":')] + "}") else None
+    whole = line == journal_line(record) and crc == _crc(text[: text.rindex(',"crc":')] + "}")
+    return record if whole and _is_well_made(record) else None
+
+
+def _is_whole_number(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) is not None
+
+
+def _are_boxes(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(box, list)
+        and all(
+            isinstance(ends, list) and len(ends) == 2 and all(map(_is_whole_number, ends)) for ends in box
+        )
+        for box in value
+    )
+
+
+_WELL_MADE: dict[str, Callable[[Any], bool]] = {
+    "part": _is_text,
+    "unit": _is_text,
+    "runs": _is_whole_number,
+    "failed": _is_whole_number,
+    "seconds": _is_number,
+    "digest": _is_text,
+    "tables": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
+    "content": _is_share,
+    "boxes": _are_boxes,
+    "pack": _is_text,
+    "sizes": lambda value: isinstance(value, list) and all(map(_is_whole_number, value)),
+    "block": _is_whole_number,
+}
+
+
+def _is_well_made(record: Mapping[str, Any]) -> bool:
+    """Tell whether what a unit's line has is of the right kind; a line of any other kind of record is."""
+    return record.get("kind") != UNIT or all(
+        fits(record[name]) for name, fits in _WELL_MADE.items() if name in record
     )
 
 

@@ -58,7 +58,8 @@ def merge_units(
         said = {name: fresh[name] for name in _MAY_DIFFER if name in fresh}
         merged.attributes = merged.files.root["attributes"] = {**store.attributes, **said}
         merged.journal.rewrite(merged.place, merged.living_lines())
-        carry_over(store, merged, cancel, digest_all=True)
+        with progress.steps("units merged", after) as step:
+            carry_over(store, merged, cancel, digest_all=True, step=step)
         merged.finish()
         if _seconds_of_work(merged) > _SOON_RUN_AGAIN:
             flush(merged.folder)
@@ -108,8 +109,8 @@ def compact_store(
 def _check_finished(store: SweepStore) -> None:
     settle(store)
     schema = int(store.attributes.get("schema_version", 1))
-    if schema < results.SCHEMA_VERSION:
-        rule = f"must be {results.SCHEMA_VERSION} to merge the units of a store"
+    if schema < results.OLDEST_WRITTEN:
+        rule = f"must be at least {results.OLDEST_WRITTEN} to merge the units of a store"
         raise StoreError("schema_version", rule, schema, "Leave it as it is; it can be read.")
     if not store.complete:
         raise StoreError(

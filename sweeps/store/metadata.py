@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..results.dataset import coordinate_table, variable_table
 from .arrays import METADATA_NAME, array_metadata, create_group
-from .journal import MADE
+from .journal import MADE, SCHEMA
 from .place import files_inside
 from .proof import ZARR_NAME
 
@@ -86,11 +86,13 @@ def _wrong_coordinates(store: SweepStore) -> Iterator[Problem]:
 def _group(store: SweepStore) -> dict[str, Any]:
     """Return what the group must say of itself, where its journal tells how it was made."""
     said = {name: store.attributes.get(name) for name in ("spec", "fingerprint", "schema_version")}
-    made = next((record[MADE] for record in store.journal.records if MADE in record), None)
+    first = next((record for record in store.journal.records if MADE in record), {})
+    made = first.get(MADE)
     if not isinstance(made, dict):
         return store.files.root
     beside = " ".join(name for name, (dims, _, _) in coordinate_table(store.spec).items() if dims != (name,))
     complete = bool(store.files.attributes.get("complete"))
+    said["schema_version"] = first.get(SCHEMA, said["schema_version"])
     attributes = {**said, **made, "complete": complete, "coordinates": beside}
     copies = {name: store.files.root[name] for name in (_COPIES,) if name in store.files.root}
     return {"attributes": attributes, "zarr_format": 3, "node_type": "group", **copies}

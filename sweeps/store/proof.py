@@ -20,9 +20,9 @@ from ...kernels.pipeline.metrics import WINDOW_NAMES
 from ..execute.plan import Part
 from ..execute.units import unit_of_name
 from ..results.dataset import variable_table
-from .arrays import DIGEST_BYTES, StoredArray, chunk_name, digest_of
+from .arrays import DIGEST_BYTES, StoredArray, chunk_name, compressed, digest_of
 from .digests import file_holds
-from .packs import PACK, Slice, pack_name, read_slice
+from .packs import PACK, Slice, pack_name, read_block, read_slice
 from .place import CHANGED, KEPT, MISSING, Identity, refusal
 from .tables import part_name
 
@@ -77,7 +77,7 @@ class StoredVariable:
         StoreError
             As :meth:`content`.
         """
-        found = self.content(place)
+        found = self._found(place)
         return None if found is None else self._decoded(*found)
 
     def content(self, place: Places) -> tuple[str, bytes] | None:
@@ -88,22 +88,38 @@ class StoredVariable:
         StoreError
             If the file is not there, or is not the one that the journal tells of.
         """
+        found = self._found(place)
+        if found is None or not found[2]:
+            return found and found[:2]
+        return found[0], compressed(found[1])
+
+    def _found(self, place: Places) -> tuple[str, bytes, bool] | None:
+        """Read a chunk: its file's name, its bytes (of a block: its values'), whether it is of a block."""
         unit = place[: len(place) - self._tail]
         digest, pack = self.digests.get(unit), self.packs.get(unit)
         if digest is None:
             return None
-        file, what = f"{ZARR_NAME}/{chunk_name(self.name, place)}" if pack is None else pack[0], MISSING
+        file, what = f"{ZARR_NAME}/{chunk_name(self.name, place)}" if pack is None else pack.file, MISSING
         for kept in (False, True):
             root = self.folder / KEPT if kept else self.folder
             try:
+                if pack is not None and pack.digest:
+                    values = read_block(root, pack)
+                    if values is not None:
+                        return file, values, True
+                    what = CHANGED
+                    continue
                 content = (root / file).read_bytes() if pack is None else read_slice(root, pack)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 continue
             except OSError as error:
                 what = f"cannot be read: {error.strerror}"
                 continue
+            except (RuntimeError, ValueError) as error:  # of a block
+                what = f"cannot be read: {str(error).splitlines()[0]}"
+                continue
             if digest_of(content) == digest:
-                return file, content
+                return file, content, False
             what = CHANGED
         raise refusal(self.folder, file, what, self.opened_as)
 
@@ -112,9 +128,9 @@ class StoredVariable:
         """How many dimensions come after those of the units."""
         return 1 if self.name.endswith("lag_counts") or self.name in WINDOW_NAMES else 0
 
-    def _decoded(self, file: str, content: bytes) -> np.ndarray:
+    def _decoded(self, file: str, content: bytes, of_block: bool) -> np.ndarray:
         try:
-            return self.array.decoded(content)
+            return self.array.viewed(content) if of_block else self.array.decoded(content)
         except (RuntimeError, ValueError) as error:
             what = f"cannot be read: {str(error).splitlines()[0]}"
             raise refusal(self.folder, file, what, self.opened_as) from error

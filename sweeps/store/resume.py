@@ -36,8 +36,8 @@ def refuse_older(store: SweepStore) -> None:
     """
     schema, revision = (int(store.attributes.get(name, 1)) for name in ("schema_version", "model_revision"))
     way_out = "Give --rerun to run all of it again, or another --store; it can be read as it is."
-    if schema < results.SCHEMA_VERSION:
-        rule = f"must be {results.SCHEMA_VERSION} to go on with the store"
+    if schema < results.OLDEST_WRITTEN:
+        rule = f"must be at least {results.OLDEST_WRITTEN} to go on with the store"
         raise StoreError("schema_version", rule, schema, way_out)
     if revision > results.MODEL_REVISION:
         rule = f"must be at most {results.MODEL_REVISION} to go on with the store"

@@ -19,7 +19,7 @@ from ..spec.carried import check_law
 from ..spec.reading import read_spec_file
 from ..spec.spec import SweepSpec
 from .arrays import METADATA_NAME, create_group
-from .journal import CREATED, JOURNAL_NAME, MADE, Journal
+from .journal import CREATED, JOURNAL_NAME, MADE, SCHEMA, Journal
 from .place import Place, refusal
 from .proof import ZARR_NAME
 from .store import SPEC_NAME, SweepStore
@@ -40,6 +40,7 @@ def problem_of_root(folder: Path) -> LagsweepError | None:
     except LagsweepError as error:
         try:
             spec, _, made = _said_elsewhere(folder)
+            del made[SCHEMA]
             # A law that gives another table here than where the store was made is no damage of the file.
             check_law(spec, str(made.get("law_digest", spec.law_digest)))
         except StoreError:
@@ -72,9 +73,12 @@ def _said_elsewhere(folder: Path) -> tuple[SweepSpec, Journal, dict[str, Any]]:
         raise _refusal(folder, f"{SPEC_NAME} cannot be read: {error}") from error
     if created is None or created.get("fingerprint") != spec.fingerprint:
         raise _refusal(folder, f"{JOURNAL_NAME} and {SPEC_NAME} are not of one sweep")
-    if created.get("schema") != results.SCHEMA_VERSION or not (folder / ZARR_NAME).is_dir():
+    form = created.get(SCHEMA)
+    known = isinstance(form, int) and results.OLDEST_WRITTEN <= form <= results.SCHEMA_VERSION
+    if not known or not (folder / ZARR_NAME).is_dir():
         raise _refusal(folder, f"there is no {ZARR_NAME} of this version's form")
-    return spec, journal, dict(created.get(MADE, {}))
+    made = created.get(MADE)
+    return spec, journal, {SCHEMA: form, **(made if isinstance(made, dict) else {})}
 
 
 def _refusal(folder: Path, why: str) -> StoreError:
@@ -99,8 +103,8 @@ def rebuild_root(folder: Path) -> str:
     """
     spec, journal, made = _said_elsewhere(folder)
     fresh = results.result_attributes(spec, complete=False)
-    first = ("spec", "fingerprint", "schema_version")
-    attributes = {name: fresh[name] for name in first} | (made or {"law_digest": spec.law_digest})
+    first = {name: fresh[name] for name in ("spec", "fingerprint")} | {"schema_version": made.pop(SCHEMA)}
+    attributes = first | (made or {"law_digest": spec.law_digest})
     with tempfile.TemporaryDirectory() as aside:
         create_group(Path(aside) / ZARR_NAME, spec, plan_parts(spec, 1))
         root = json.loads((Path(aside) / ROOT).read_bytes())

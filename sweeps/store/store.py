@@ -33,8 +33,9 @@ import numpy as np
 from ...kernels.errors import StoreError
 from ..checks import path_of, text_of
 from ..execute.plan import CELLS, Part, plan_parts
+from ..execute.unit_arrays import UnitArrays, empty_arrays
 from ..execute.units import Box, intersection, unit_name
-from ..execute.work import UnitArrays, UnitWork, empty_arrays
+from ..execute.work import UnitWork
 from ..results import dataset as results
 from ..results.dataset import coordinate_table, variable_table, variable_values
 from ..runs.status import DONE, FAILED
@@ -44,14 +45,15 @@ from ..spec.writing import spec_to_toml
 from .arrays import create_group, digest_of
 from .content import CONTENT, content_text, unit_share
 from .cut import merged_parts
-from .journal import CREATED, FINISHED, JOURNAL_NAME, MADE, UNIT, Journal
+from .digests import fast_digest, slow_digest
+from .journal import CREATED, FINISHED, JOURNAL_NAME, MADE, SCHEMA, UNIT, Journal
 from .lock import StoreLock, is_held
 from .opening import check_schema, open_files, open_journal, stored_chunks, stored_spec
-from .packs import pack_name, packed, slice_of
+from .packs import BLOCK_BYTES, Slice, as_block, pack_name, packed, slice_of
 from .place import Place, beside, identity_of
 from .proof import ZARR_NAME, StoredVariable, digest_at
 from .recorded import UNRECORDED, unrecorded
-from .tables import TABLES_NAME, write_unit_tables
+from .tables import TABLES_NAME, Digest, write_unit_tables
 
 if TYPE_CHECKING:
     import polars
@@ -96,16 +98,18 @@ class SweepStore:
         self.journal = open_journal(folder, self.spec)
         planned = [part.with_chunks(stored_chunks(self.files, part)) for part in plan_parts(self.spec, 1)]
         self.parts = [part.without(unrecorded(self.files, part, self.journal)) for part in planned]
-        variables = []
+        self._place_of: dict[str, int] = {}  # of a variable, among those of its part
+        self._chunk_bytes: dict[str, list[int]] = {}  # of a part's variables, before they are compressed
         for part in self.parts:
-            for name, (dtype, _, _) in variable_table(part).items():
-                variables.append(name)
+            for place, (name, (dtype, _, _)) in enumerate(variable_table(part).items()):
+                self._place_of[name] = place
                 tail = part.tail_of(name)
                 layout = part.layout
-                self.files.define(name, dtype, (*layout.shape, *tail), (*layout.chunks, *tail))
+                array = self.files.define(name, dtype, (*layout.shape, *tail), (*layout.chunks, *tail))
+                self._chunk_bytes.setdefault(part.name, []).append(array.chunk_bytes)
         cut = zip(merged_parts(self.spec, self.parts), self.parts)
         self.merged_later = {own.name for later, own in cut if later.layout != own.layout}
-        self.files.members = {*variables, *coordinate_table(self.spec)}
+        self.files.members = {*self._place_of, *coordinate_table(self.spec)}
 
     @cached_property
     def place(self) -> Place:
@@ -113,6 +117,12 @@ class SweepStore:
         place = self.files.place
         self.journal.place = place
         return place
+
+    @property
+    def table_digest(self) -> Digest:
+        """What digests the parts of its tables, by the store's form."""
+        fast = int(self.attributes["schema_version"]) >= results.FAST_TABLE_DIGESTS
+        return fast_digest if fast else slow_digest
 
     def work_name(self, part: Part, unit: Sequence[int]) -> str:
         """Name a unit, with its part unless it is the sweep's own."""
@@ -139,9 +149,9 @@ class SweepStore:
 
     def variable(self, part: Part, name: str, units: Iterable[tuple[Sequence[int], Any]]) -> StoredVariable:
         """Return a variable to be read; `units` are the units to be read, with their lines in the journal."""
-        place = list(variable_table(part)).index(name)
+        place = self._place_of[name]
         known = [(tuple(unit), record) for unit, record in units if record]
-        packs = {unit: slice_of(record, self.work_name(part, unit), place) for unit, record in known}
+        packs = {unit: self.slice_of(part, unit, record, place) for unit, record in known}
         return StoredVariable(
             self.folder,
             name,
@@ -150,6 +160,10 @@ class SweepStore:
             self.opened_as,
             {unit: where for unit, where in packs.items() if where is not None},
         )
+
+    def slice_of(self, part: Part, unit: Sequence[int], record: dict[str, Any], place: int) -> Slice | None:
+        """Tell where a unit's pack has the chunk of its part's variable number `place`, if it has one."""
+        return slice_of(record, self.work_name(part, unit), place, self._chunk_bytes[part.name])
 
     def done_units(self, part: Part) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
         """Return the units of a part that the journal tells of, with their lines."""
@@ -207,13 +221,13 @@ class SweepStore:
         shape = tuple(stop - start for start, stop in box)
         values = variable_values(part, work.arrays, shape)
         digest, pack = self._write_arrays(part, values, box, work.name)
-        tables = write_unit_tables(self.place, work, self.spec, before)
+        tables = write_unit_tables(self.place, work, self.spec, self.table_digest, before)
         status = work.arrays.status
         return {
             "kind": UNIT,
             "part": part.name,
             "unit": unit_name(unit),
-            "runs": int(np.isin(status, (DONE, FAILED)).sum()),
+            "runs": int(((status == DONE) | (status == FAILED)).sum()),
             "failed": int((status == FAILED).sum()),
             "seconds": round(work.seconds, 3),
             "digest": digest,
@@ -228,6 +242,11 @@ class SweepStore:
         """Write a unit's arrays, as chunks or as one pack: the digests, and what is told of the pack."""
         if part.name not in self.merged_later:
             return self.files.write(values, box), {}
+        if sum(self._chunk_bytes[part.name]) <= BLOCK_BYTES:
+            raw = [self.files.array(variable).filled(array, box)[1] for variable, array in values.items()]
+            whole, about = as_block(raw)
+            self.place.write(pack_name(name), whole)
+            return "", about
         contents = [content for _, _, content in self.files.encoded(values, box)]
         whole, about = packed(contents)
         self.place.write(pack_name(name), whole)
@@ -263,7 +282,7 @@ class SweepStore:
         """Return the journal without its dead lines: the creation, and the last line of each done unit."""
         done = {id(record) for part in self.parts for _, record in self.done_units(part)}
         created = creation_line(self.spec, self.parts, self.attributes)
-        created["schema"] = self.attributes["schema_version"]
+        created[SCHEMA] = self.attributes["schema_version"]
         return [created, *(record for record in self.journal.records if id(record) in done)]
 
     def reopen(self) -> None:
@@ -350,7 +369,7 @@ def creation_line(
     return {
         "kind": CREATED,
         "fingerprint": spec.fingerprint,
-        "schema": results.SCHEMA_VERSION,
+        SCHEMA: results.schema_of(spec),
         "units": units,
         MADE: {name: value for name, value in made.items() if name not in _SAID_ELSEWHERE},
         **({UNRECORDED: left_out} if left_out else {}),

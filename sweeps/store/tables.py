@@ -7,7 +7,7 @@ gives the same bytes. Parts are read by the names that the journal has, each aga
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from ..execute.plan import CELLS
 from ..execute.work import UnitWork
 from ..results.masks import mask_columns
 from ..spec.spec import SweepSpec
-from .digests import fast_digest, holds
+from .digests import holds
 from .packs import PACKS_NAME
 from .place import CHANGED, KEPT, MISSING, UNFINISHED, Place, refusal
 from .table_rows import UnitRows, places_in
@@ -48,8 +48,15 @@ def wanted_tables(spec: SweepSpec, part_name: str) -> tuple[str, ...]:
     return (*spec.tables, *((MASKS_TABLE,) if spec.masks else ()))
 
 
+Digest = Callable[[bytes], str]
+
+
 def write_unit_tables(
-    place: Place, work: UnitWork, spec: SweepSpec, before: Mapping[str, str | polars.DataFrame] | None = None
+    place: Place,
+    work: UnitWork,
+    spec: SweepSpec,
+    digest_of: Digest,
+    before: Mapping[str, str | polars.DataFrame] | None = None,
 ) -> dict[str, str]:
     """Write a unit's parts.
 
@@ -59,6 +66,8 @@ def write_unit_tables(
         The store's folder.
     work : UnitWork
     spec : SweepSpec
+    digest_of : callable
+        Digests a part's content in the form of the store.
     before : mapping, optional
         Table -> digest of the unit's part that is there, or the rows themselves: those of runs that are not
         done again stay.
@@ -77,11 +86,11 @@ def write_unit_tables(
     for table in wanted_tables(spec, work.part.name):
         rows = _rows(work, table, stored(table))
         if rows.has_columns:
-            digests[table] = _put(place, part_name(table, work.name), rows.parquet())
+            digests[table] = _put(place, part_name(table, work.name), rows.parquet(), digest_of)
     if work.arrays.failures or FAILURES in (before or {}):
         failures = _with_those_before(_failures(work), stored(FAILURES), work)
         if len(failures):
-            digests[FAILURES] = write_part(place, FAILURES, work.name, failures)
+            digests[FAILURES] = write_part(place, FAILURES, work.name, failures, digest_of)
     for table in sorted({*wanted_tables(spec, work.part.name), FAILURES} - set(digests)):
         place.remove(part_name(table, work.name))
     return digests
@@ -134,16 +143,16 @@ def in_run_order(frame: polars.DataFrame, cells: np.ndarray, seeds: np.ndarray) 
     return frame[np.argsort(places, kind="stable")]
 
 
-def write_part(place: Place, table: str, work_name: str, frame: polars.DataFrame) -> str:
+def write_part(place: Place, table: str, work_name: str, frame: polars.DataFrame, digest_of: Digest) -> str:
     """Put a unit's rows of a table in place in one step; gives the file's digest."""
     content = io.BytesIO()
     frame.write_parquet(content, statistics=True)
-    return _put(place, part_name(table, work_name), content.getvalue())
+    return _put(place, part_name(table, work_name), content.getvalue(), digest_of)
 
 
-def _put(place: Place, name: str, content: bytes) -> str:
+def _put(place: Place, name: str, content: bytes, digest_of: Digest) -> str:
     place.write(name, content)
-    return fast_digest(content)
+    return digest_of(content)
 
 
 def read_part(folder: Path, table: str, work_name: str, digest: str) -> polars.DataFrame:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..execute.plan import Part
+from ..execute.unit_arrays import empty_arrays
 from ..execute.units import unit_name
-from ..execute.work import UnitWork, empty_arrays, recording
+from ..execute.work import UnitWork, recording
 from .store import SweepStore
 
 Known = dict[str, Any] | None  # a unit's line in the journal, if it is done wholly or in part

@@ -32,7 +32,7 @@ from .content import store_content
 from .digests import file_holds
 from .journal import CREATED, FINISHED, UNIT
 from .metadata import metadata_problems
-from .packs import PACKS_NAME, read_slice, slice_of
+from .packs import PACKS_NAME, read_block, read_slice
 from .place import CHANGED, MISSING, UNFINISHED, files_inside
 from .proof import digests_of, unit_files, whole_while_rewritten
 from .recorded import unrecorded_names
@@ -283,14 +283,21 @@ def _check_chunks(
     for place, (variable, digest) in enumerate(digests_of(part, record).items()):
         report.chunks += 1
         where = f"{variable} unit {name}"
-        pack = slice_of(record, store.work_name(part, unit), place)
+        pack = store.slice_of(part, unit, record, place)
         try:
+            if pack is not None and pack.digest:
+                if read_block(store.folder, pack) is None:
+                    report.add("chunk", where, CHANGED, (part, unit))
+                continue
             if pack is None:
                 content = store.files.chunk_file(variable, unit).read_bytes()
             else:
                 content = read_slice(store.folder, pack)
         except OSError:
             report.add("chunk", where, MISSING, (part, unit))
+            continue
+        except (RuntimeError, ValueError) as error:  # of a block
+            report.add("chunk", where, f"cannot be read: {str(error).splitlines()[0]}", (part, unit))
             continue
         try:
             store.files.array(variable).decoded(content)

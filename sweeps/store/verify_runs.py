@@ -13,8 +13,9 @@ from ...kernels.errors import StoreError
 from ..execute.plan import CELLS, Part, guessed_run_seconds
 from ..execute.progress import Progress
 from ..execute.threads import run_units
+from ..execute.unit_arrays import UnitArrays, all_lag_bins, empty_arrays
 from ..execute.units import unit_name
-from ..execute.work import UnitArrays, UnitWork, empty_arrays
+from ..execute.work import UnitWork
 from ..runs.status import NOT_RUN
 from .store import SweepStore, done_mask
 from .tables import part_file, unit_frames
@@ -127,7 +128,7 @@ def _differing(fresh: UnitArrays, stored: UnitArrays, ran: np.ndarray) -> Iterat
         if wrong.any():
             yield name, wrong
     if fresh.lag_counts is not None and stored.lag_counts is not None:
-        wrong = ran & (fresh.lag_counts != stored.lag_counts).any(axis=-1)
+        wrong = ran & (all_lag_bins(fresh.lag_counts) != stored.lag_counts).any(axis=-1)
         if wrong.any():
             yield "lag_counts", wrong
 

@@ -16,8 +16,9 @@ from ..execute.processes import block_runner
 from ..execute.progress import Progress
 from ..execute.rounds import run_rounds
 from ..execute.threads import run_units
+from ..execute.unit_arrays import Failure
 from ..execute.units import unit_name
-from ..execute.work import Failure, Todo, UnitWork, runs_of, tell_failures
+from ..execute.work import Todo, UnitWork, runs_of, tell_failures
 from ..results.cells import not_recorded_note
 from ..runs.status import DONE, FAILED
 from ..spec.spec import SweepSpec

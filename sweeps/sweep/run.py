@@ -23,7 +23,8 @@ from ..execute.processes import block_runner
 from ..execute.progress import Progress, checked_progress
 from ..execute.rounds import run_rounds
 from ..execute.threads import RunBlock, run_units, thread_count
-from ..execute.work import UnitArrays, UnitWork, new_arrays, one_unit, recording, tell_failures
+from ..execute.unit_arrays import UnitArrays, new_arrays
+from ..execute.work import UnitWork, one_unit, recording, tell_failures
 from ..results.dataset import build_dataset
 from ..results.masks import masks_of
 from ..runs.status import DONE

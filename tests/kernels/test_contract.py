@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.case_files import ROLLOUTS, bug, cases, real_rollouts
-from strategies.rollout_records import arbitrary_records, damaged_records, good_record, json_values, without
 
 from lagsweep.errors import ConfigError, ContractError
 from lagsweep.kernels.contract.contract import (
@@ -24,8 +23,13 @@ from lagsweep.kernels.contract.contract import (
 from lagsweep.kernels.contract.findings import RULES, ContractFinding
 from lagsweep.kernels.contract.schemas import REQUIRED, SCHEMA_NAMES, detect_schema
 from lagsweep.kernels.contract.token_rules import first_difference
+from lagsweep.testing import arbitrary_records, damaged_records, good_record, json_values
 
 NAN, INF = float("nan"), float("inf")
+
+
+def without(*names):
+    return {name: value for name, value in good_record().items() if name not in names}
 
 
 def codes(record, **limits):
@@ -759,7 +763,7 @@ def test_numpy_values_count_as_what_they_are():
     assert "tokens_type" in codes({**record, "response_tokens": np.ones((3, 1), dtype=int)})
 
 
-@given(json_values | arbitrary_records | damaged_records())
+@given(json_values() | arbitrary_records() | damaged_records())
 def test_anything_is_reported_and_nothing_raises(record):
     found = rollout_contract_errors(
         record,
@@ -778,7 +782,7 @@ def test_anything_is_reported_and_nothing_raises(record):
     json.dumps([f.as_dict() for f in found])
 
 
-@given(st.lists(damaged_records() | json_values, max_size=5), st.sampled_from(SCHEMA_NAMES))
+@given(st.lists(damaged_records() | json_values(), max_size=5), st.sampled_from(SCHEMA_NAMES))
 def test_batches_of_anything_are_reported_in_every_schema(records, schema):
     found = batch_contract_errors(records, schema=schema, group_size=2, trainer_version=20, max_policy_lag=3)
 

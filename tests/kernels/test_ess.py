@@ -20,10 +20,10 @@ from lagsweep.kernels.staleness.ess import (
 )
 from lagsweep.kernels.staleness.ess_levels import LEVELS, rollout_ess, sequence_log_weights
 from lagsweep.kernels.staleness.ragged import offsets_from_lengths
+from lagsweep.testing import log_ratios
 
 NAN, INF = float("nan"), float("inf")
-log_weight = st.floats(-1e6, 1e6) | st.floats(-50, 50) | st.just(-INF)
-log_weight_rows = st.lists(log_weight, max_size=30)
+log_weight_rows = log_ratios(max_size=30, largest=1e6, impossible=True)
 
 
 def _live(row):

@@ -22,17 +22,9 @@ from lagsweep.kernels.masks.completion import (
 )
 from lagsweep.kernels.masks.means import completion_statistics, masked_mean
 from lagsweep.kernels.staleness.ragged import offsets_from_lengths
+from lagsweep.testing import completions
 
 NAN = float("nan")
-
-
-@st.composite
-def batches(draw, max_width=12):
-    """Rows of a few ids, so that several EOS ids, early ones and none at all are common."""
-    shape = draw(st.tuples(st.integers(0, 6), st.integers(0, max_width)))
-    tokens = draw(hnp.arrays(draw(st.sampled_from([np.int32, np.int64])), shape, elements=st.integers(0, 9)))
-    eos = draw(st.lists(st.integers(0, 9), max_size=4))
-    return tokens, eos
 
 
 # -- stored cases ------------------------------------------------------------------------------------------
@@ -138,7 +130,7 @@ def test_the_notebooks_call_works():
 # -- properties --------------------------------------------------------------------------------------------
 
 
-@given(batches())
+@given(completions())
 def test_equals_the_twin(batch):
     tokens, eos = batch
 
@@ -146,7 +138,7 @@ def test_equals_the_twin(batch):
     assert completion_ended(tokens, eos).tolist() == mask_twin.ended(tokens.tolist(), eos)
 
 
-@given(batches(), st.data())
+@given(completions(), st.data())
 def test_lengths_cut_rows_whatever_the_padding_is(batch, data):
     tokens, eos = batch
     rows, width = tokens.shape
@@ -162,14 +154,14 @@ def test_lengths_cut_rows_whatever_the_padding_is(batch, data):
     assert completion_token_mask(other, eos, lengths=lengths).tolist() == expected
 
 
-@given(batches(max_width=200))
+@given(completions(max_tokens=200))
 def test_equals_the_numpy_form_across_blocks(batch):
     tokens, eos = batch
 
     np.testing.assert_array_equal(completion_token_mask(tokens, eos), mask_twin.numpy_form(tokens, eos))
 
 
-@given(batches(), st.integers(1, 5))
+@given(completions(), st.integers(1, 5))
 def test_the_number_of_threads_changes_nothing(batch, threads):
     tokens, eos = batch
 
@@ -178,7 +170,7 @@ def test_the_number_of_threads_changes_nothing(batch, threads):
     np.testing.assert_array_equal(many, completion_token_mask(tokens, eos, threads=1))
 
 
-@given(batches())
+@given(completions())
 def test_masking_twice_is_masking_once_and_rows_only_depend_on_themselves(batch):
     tokens, eos = batch
     lengths = completion_lengths(tokens, eos)
@@ -215,7 +207,7 @@ def test_large_batches_are_cut_for_threads_without_a_seam():
     np.testing.assert_array_equal(completion_token_mask(tokens, [3]), mask_twin.numpy_form(tokens, [3]))
 
 
-@given(batches(), st.data())
+@given(completions(), st.data())
 def test_masked_means_equal_numpy(batch, data):
     tokens, eos = batch
     values = data.draw(hnp.arrays(np.float64, tokens.shape, elements=st.floats(-100, 100)))

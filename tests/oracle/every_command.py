@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-from strategies.rollout_records import good_record
 
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, main, sub_command
+from lagsweep.testing import good_record
 
 BASE = ["--duration-seconds", "120"]
 STORED = [*BASE, "--axis", "max_lag=0,1", "--seeds", "2", "--quiet"]

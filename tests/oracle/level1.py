@@ -15,6 +15,7 @@ import math
 from collections import deque
 
 import numpy as np
+from oracle.drift_twin import DriftTwin, middle
 from scipy.special import ndtri
 
 NAN = float("nan")
@@ -39,6 +40,7 @@ DEFAULTS = {
     "sync_every_updates": 1,
     "sync_seconds": 1.0,
     "drift_per_version": 0.2,
+    "drift": None,
     "warmup_seconds": 0.0,
 }
 
@@ -92,10 +94,11 @@ def ess_of(lags, noises, scales):
 class Rollout:
     """One rollout from its start to its outcome."""
 
-    def __init__(self, number, tokens, noise, behaviour_version, start, finish, slot):
+    def __init__(self, number, tokens, word, behaviour_version, start, finish, slot):
         self.number = number
         self.tokens = tokens
-        self.noise = noise
+        self.noise = normal(word)
+        self.middle = middle(word)
         self.behaviour_version = behaviour_version
         self.start = start
         self.finish = finish
@@ -118,6 +121,7 @@ class Run:
         self.sync_ticks = ticks(self.s["sync_seconds"])
         self.sequential = self.s["mode"] == "sequential"
         self.words = Words(self.s["seed"])
+        self.drift = None if self.s["drift"] is None else DriftTwin(self.s["drift"])
 
         self.now = 0
         self.version = 0
@@ -264,8 +268,11 @@ class Run:
         for rollout, lag in zip(members, lags):
             rollout.outcome = "trained"
             rollout.lag = lag
-        scales = [self.s["drift_per_version"] * math.sqrt(lag) for lag in lags]
-        normalized, expected = ess_of(lags, [rollout.noise for rollout in members], scales)
+        if self.drift is not None:
+            normalized, expected = self.drift.ess_of(lags, [rollout.middle for rollout in members])
+        else:
+            scales = [self.s["drift_per_version"] * math.sqrt(lag) for lag in lags]
+            normalized, expected = ess_of(lags, [rollout.noise for rollout in members], scales)
         self.batches.append(
             {
                 "update": self.version,
@@ -338,7 +345,7 @@ class Run:
         rollout = Rollout(
             number,
             tokens,
-            normal(words[1]),
+            words[1],
             self.published,
             self.now,
             self.now + max(1, ticks(seconds)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 
+from oracle.drift_twin import middle
 from oracle.level1 import normal, ticks, uniform
 from oracle.level23_parts import UNIT, Group
 
@@ -149,6 +150,7 @@ class Admission:
             tokens = min(max(math.floor(scaled + 0.5), law.minimum), law.maximum)
         member.tokens = tokens
         member.noise = normal(words[1])
+        member.middle = middle(words[1])
         total = max(
             1, ticks(self.s["rollout_overhead_seconds"] + tokens / self.s["decode_tokens_per_second"])
         )

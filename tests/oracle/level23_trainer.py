@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from oracle.drift_twin import DriftTwin
 from oracle.level1 import ess_of, normal, ticks, uniform
 from oracle.level23_parts import UNIT, Batch
 
@@ -200,7 +201,11 @@ class Trainer:
             * (member.tokens / self.law.at(member.behaviour_version).mean) ** exponent
             for lag, member in zip(lags, batch.members)
         ]
-        normalized, expected = ess_of(lags, [member.noise for member in batch.members], scales)
+        if self.s["drift"] is not None:
+            middles = [member.middle for member in batch.members]
+            normalized, expected = DriftTwin(self.s["drift"]).ess_of(lags, middles)
+        else:
+            normalized, expected = ess_of(lags, [member.noise for member in batch.members], scales)
         self.batches.append(
             {
                 "update": self.version,

@@ -56,6 +56,11 @@ def _lengths(names: Names) -> None:
     pl.DataFrame({"output_tokens": tokens, "seconds": [0.5 * k for k in range(60)]}).write_csv("agents.csv")
 
 
+def _ess(names: Names) -> None:
+    source = TESTS / "data" / "rollouts" / "real_rollouts_smollm2.jsonl"
+    Path("rollouts.jsonl").write_bytes(source.read_bytes())
+
+
 def _contract(names: Names) -> None:
     import json
 
@@ -88,6 +93,7 @@ def _command(line: str) -> None:
 INPUTS: dict[str, Callable[[Names], None]] = {
     "README.md": _readme,
     "checkpoints-and-recovery.md": _checkpoints,
+    "ess.md": _ess,
     "ess-and-masks.md": _ess_and_masks,
     "length-laws.md": _lengths,
     "report-and-recommend.md": _report,

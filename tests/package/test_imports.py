@@ -17,7 +17,7 @@ SOURCES = sorted(
     for folder in ("kernels", "sweeps", "tests", "benchmarks", "examples")
     for path in (ROOT / folder).rglob("*.py")
 )
-HEAVY = ("numba", "xarray", "polars", "scipy")
+HEAVY = ("numba", "xarray", "polars", "scipy", "hypothesis", "pytest")
 
 
 def _imported(path: Path) -> set[str]:

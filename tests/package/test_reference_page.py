@@ -45,6 +45,7 @@ def _public_paths() -> set[str]:
     paths |= {f"lagsweep.{name}" for name in lagsweep.__all__}
     paths |= {f"lagsweep.errors.{name}" for name in lagsweep.errors.__all__}
     paths |= {f"lagsweep.custom.{name}" for name in lagsweep.custom.__all__}
+    paths |= {f"lagsweep.testing.{name}" for name in lagsweep.testing.__all__}
     for name in lagsweep.kernels.__all__:
         paths.add(f"lagsweep.kernels.{name}")
         for inner in getattr(getattr(lagsweep.kernels, name), "__all__", ()):

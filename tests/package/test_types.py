@@ -28,14 +28,16 @@ from lagsweep.sweeps.spec.axes import is_whole
 RIGHT = """
 from decimal import Decimal
 from fractions import Fraction
-from typing import assert_type
+from typing import Any, assert_type
+
+from hypothesis import given
 
 import numpy as np
 import polars as pl
 import xarray as xr
 
 import lagsweep as ls
-from lagsweep import kernels
+from lagsweep import kernels, testing
 from lagsweep.kernels.memory import kv_cache_bytes
 
 base = ls.PipelineConfig(
@@ -72,6 +74,37 @@ cache = kernels.memory.kv_cache_bytes(8, [1024, 2048], 28, 8, 128, element_bytes
 half = kv_cache_bytes(8, np.array([1024, 2048]), 28, 8, 128, element_bytes=Decimal("0.5"))
 text: str = kernels.human_bytes(7e9)
 lengths = kernels.draws.philox_words(1)
+gate = ls.RolloutGate(areal)
+begun = gate.start(wait_seconds=0.5)
+if begun:
+    outcome: str = gate.finish(begun.rollout, tokens=120).outcome
+batch = gate.pop()
+taken: list[int] = [rollout for group in batch.groups for rollout in group.rollouts]
+assert_type(gate.trained().lags, tuple[int, ...])
+gate.restore(gate.save())
+counts: ls.GateCounts = gate.counts()
+
+
+class Fifo:
+    def __init__(self) -> None:
+        self.items: list[testing.Item] = []
+
+    def put(self, item: testing.Item) -> bool:
+        self.items.append(item)
+        return True
+
+    def take(self, n: int) -> list[testing.Item]:
+        return [self.items.pop(0) for _ in range(min(n, len(self.items)))]
+
+    def publish(self, version: int) -> None: ...
+
+
+@given(testing.configurations("core"), testing.log_ratios(), testing.rollout_records(), testing.token_masks())
+def check(config: ls.PipelineConfig, logs: list[float], record: dict[str, Any], mask: np.ndarray) -> None:
+    history: list[testing.Event] = testing.simulated_history(config)
+
+
+testing.check_buffer(Fifo, testing.BufferRules(takes="rest", saves=False))
 try:
     pass
 except ls.ConfigError as error:
@@ -99,6 +132,10 @@ WRONG = {
     "ls.run_sweep(ls.PipelineConfig(), {'max_lag': [1]}, 1, executor='fibres')": "executor",
     "ls.load_spec('sweep.toml', max_policy_lags=3)": "max_policy_lags",
     "ls.nonsense": "nonsense",
+    "ls.RolloutGate(ls.PipelineConfig()).finish('1', 3)": "finish",
+    "testing.BufferRules(order='filo')": "order",
+    "testing.check_buffer(list, testing.BufferRules())": "Callable[[], Buffer]",
+    "testing.nonsense": "nonsense",
     "kernels.nonsense": "nonsense",
     "kernels.memory.nonsense": "nonsense",
     "kernels.kv_cache_bytes(8, '1024', 28, 8, 128)": "SupportsFloat",
@@ -137,7 +174,9 @@ def test_right_calls_against_the_wheel_have_no_error(elsewhere, tmp_path):
 @pytest.mark.slow
 def test_every_wrong_call_against_the_wheel_is_an_error(elsewhere, tmp_path):
     script = tmp_path / "wrong.py"
-    script.write_text("import lagsweep as ls\nfrom lagsweep import kernels\n" + "\n".join(WRONG) + "\n")
+    script.write_text(
+        "import lagsweep as ls\nfrom lagsweep import kernels, testing\n" + "\n".join(WRONG) + "\n"
+    )
 
     found = _check(_mypy(elsewhere), elsewhere, script)
 
@@ -218,6 +257,8 @@ def test_a_result_declares_every_metric():
 # What really is anything: an item of a row, what a user put into a checkpoint.
 # What a user keeps in a checkpoint, and what a user's own rules are asked and answer.
 OPEN = {"Manifest.queue", "Manifest.in_flight", "Manifest.state", "Custom.admits", "Custom.tokens"}
+# What a user's own buffer is given and answers, and the fields of a record or a preset.
+OPEN |= {"Buffer.put", "Buffer.take", "Buffer.publish", "good_record", "preset_configurations"}
 
 
 def _public():

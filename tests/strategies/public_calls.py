@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import json
 import random
 import shutil
 from collections import OrderedDict
@@ -26,8 +27,7 @@ import numpy as np
 
 import lagsweep as ls
 from lagsweep import kernels as k
-
-from .rollout_records import good_record
+from lagsweep.testing import good_record
 
 _OURS = "lagsweep"
 
@@ -762,11 +762,17 @@ def _kernel_calls() -> dict[str, Call]:
     return calls
 
 
+def _measured_records() -> str:
+    record = {**RECORD, "trainer_logprobs": [RECORD["behavior_logprobs"]]}
+    return _file("measured.jsonl", json.dumps(record) + "\n")
+
+
 def _law_calls() -> dict[str, Call]:
     law = "LengthLaw."
     seconds = "SecondsLaw."
     made = ls.LengthLaw.fixed(30)
     ticking = ls.SecondsLaw.fixed(2.0)
+    drifting = ls.DriftLaw.from_log_ratios([0, 1], [[0.0], [0.1, -0.1]], level="token")
     csv = Lazy(lambda: _file("a.csv", "tokens,seconds,group\n3,1.0,a\n4,2.0,a\n5,1.5,b\n6,1.0,b\n"))
     spec = made.to_dict()
     calls = {
@@ -782,6 +788,25 @@ def _law_calls() -> dict[str, Call]:
             "segments": (),
             "embedded": None,
         },
+        "DriftLaw": {
+            "level": "token",
+            "lags": [0, 1],
+            "log_ratios": [[0.0], [0.1, -0.1]],
+            "name": "x",
+            "spec": drifting.to_dict(),
+            "beyond": "last",
+            "source": None,
+            "embedded": None,
+        },
+        "DriftLaw.from_dict": {"mapping": drifting.to_dict(), "folder": None},
+        "DriftLaw.from_log_ratios": {
+            "lags": [0, 2],
+            "log_ratios": [[0.0], [0.1, -0.1]],
+            "level": "sequence",
+            "beyond": "last",
+            "name": "x",
+        },
+        "DriftLaw.from_records": {"path": Lazy(_measured_records), "level": "token", "beyond": "last"},
         "SecondsLaw": {
             "values_seconds": np.array([1.0, 2.0]),
             "cdf": np.array([0.5, 1.0]),
@@ -823,11 +848,13 @@ def _law_calls() -> dict[str, Call]:
         law + "within_group_correlation": {},
     }
     ticked = {seconds + "quantile_seconds": {"uniforms": [0.5]}, seconds + "to_dict": {"embed": True}}
+    drifted = {"DriftLaw.normalized_ess": {"lag": 1}, "DriftLaw.to_dict": {"embed": True}}
     grouped = ls.LengthLaw.grouped([3, 4, 5, 6], ["a", "a", "b", "b"])
     return (
         {name: Call(values) for name, values in calls.items()}
         | {name: Call(values, target=lambda: grouped) for name, values in owned.items()}
         | {name: Call(values, target=lambda: ticking) for name, values in ticked.items()}
+        | {name: Call(values, target=lambda: drifting) for name, values in drifted.items()}
     )
 
 
@@ -882,6 +909,44 @@ def _checkpoint_calls() -> dict[str, Call]:
     return {name: Call(values) for name, values in keywords.items()} | {
         name: Call(values, target=issued) for name, values in owned.items()
     }
+
+
+def _gate_calls() -> dict[str, Call]:
+    rules = {"batch_groups": 1, "group_size": 1, "rollout_workers": 2, "max_running_groups": 2}
+
+    def fresh() -> Any:
+        return ls.RolloutGate(ls.preset_config("areal", max_head_offpolicyness=3, **rules))
+
+    def with_a_batch() -> Any:
+        gate = fresh()
+        gate.finish(gate.start().rollout, 10)
+        gate.start()
+        return gate
+
+    def popped() -> Any:
+        gate = with_a_batch()
+        gate.pop()
+        return gate
+
+    def trained() -> Any:
+        gate = popped()
+        gate.trained()
+        return gate
+
+    owned: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+        "start": (fresh, {"wait_seconds": 0.0}),
+        "finish": (with_a_batch, {"rollout": 1, "tokens": 5, "filtered": False}),
+        "pop": (with_a_batch, {"wait_seconds": 0.0}),
+        "trained": (popped, {}),
+        "publish": (trained, {"version": 1}),
+        "wait_for_drain": (fresh, {"wait_seconds": 0.0}),
+        "close": (fresh, {}),
+        "counts": (popped, {}),
+        "save": (popped, {}),
+        "restore": (fresh, {"state": popped().save()}),
+    }
+    calls = {f"RolloutGate.{name}": Call(values, target=make) for name, (make, values) in owned.items()}
+    return {"RolloutGate": Call({"config": BASE}), **calls}
 
 
 @cache
@@ -1010,6 +1075,7 @@ def _sweep_calls() -> dict[str, Call]:
             "cache_format": "bf16",
             "utilization": 0.9,
             "drift_per_version": 0.2,
+            "drift": None,
             "price": 2.0,
             "inputs": {"weight_efficiency": 0.9},
             "measured": None,
@@ -1206,6 +1272,8 @@ def _sweep_calls() -> dict[str, Call]:
             "reference": None,
             "confidence": 0.95,
             "images": False,
+            "sensitivity": None,
+            "progress": None,
         },
         "write_trace": {
             "result": result,
@@ -1268,7 +1336,8 @@ def _owned_calls() -> dict[str, Call]:
         "EngineResult.timeline_frame": Call(target=lambda: ls.simulate_engine(ENGINE, 5, 9)),
         "Limit": Call({"count": "started", "done": "published", "groups": 3}),
         "PipelineConfig.remember_preset": Call(
-            {"name": "areal", "fields": {}, "rebuild": ls.preset_config}, target=lambda: BASE.replace(seed=1)
+            {"name": "areal", "fields": {}, "rebuild": ls.preset_config, "lag_bound": None},
+            target=lambda: BASE.replace(seed=1),
         ),
         "PipelineConfig.replace": Call({"max_policy_lag": 3, "seed": 1}, target=lambda: BASE),
         "PipelineConfig.to_dict": Call({"full": True}, target=lambda: BASE),
@@ -1324,4 +1393,4 @@ def _owned_calls() -> dict[str, Call]:
 @cache
 def valid_calls() -> dict[str, Call]:
     """Give every public function's valid call by its name."""
-    return _kernel_calls() | _law_calls() | _checkpoint_calls() | _sweep_calls()
+    return _kernel_calls() | _law_calls() | _checkpoint_calls() | _gate_calls() | _sweep_calls()

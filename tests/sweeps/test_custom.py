@@ -17,11 +17,11 @@ from strategies.custom_rules import (
     TrainedRollouts,
 )
 from strategies.general_configs import general_settings, to_config
-from strategies.trainer_configs import trainer_settings
 
 import lagsweep as ls
 from lagsweep.custom import AdmissionRule, Custom, LengthProcess, RunMetric, uniforms
 from lagsweep.sweeps.runs.general import simulate_general
+from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
 BASE = ls.PipelineConfig(duration_seconds=60, max_queue_tokens=None)
 

@@ -14,6 +14,7 @@ import pytest
 from oracle.small_sweeps import small_base, tree
 
 from lagsweep.errors import StoreError
+from lagsweep.sweeps.execute import dask as dask_room
 from lagsweep.sweeps.execute.dask import connect
 from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.spec.make import make_spec
@@ -166,4 +167,60 @@ def test_a_cluster_without_a_worker_is_said_and_one_that_comes_is_used(tmp_path,
     run_into_store(spec(), tmp_path / "threads", unit_runs=10)
 
     assert sum("no worker" in text for text in progress.said) == 1
+    assert tree(tmp_path / "sweep") == tree(tmp_path / "threads")
+
+
+@pytest.mark.parametrize(
+    ("startup", "what"),
+    [
+        (WITHOUT_THE_PACKAGE, "No module named 'lagsweep'"),
+        (OF_ANOTHER_VERSION, r"lagsweep 0\.0\.7 there is not"),
+    ],
+    ids=["no package", "another version"],
+)
+@pytest.mark.parametrize("nanny", [False, True])
+def test_a_worker_that_joins_while_units_run_is_told_though_nobody_looks(
+    tmp_path, cluster, monkeypatch, startup, what, nanny
+):
+    """Units wait for a worker: one that joins is sent some at once, long before the next look."""
+    monkeypatch.setattr(dask_room, "_WORKERS_SECONDS", 1e9)
+    cluster.worker()
+    with connected(cluster, 1) as client:
+
+        class Joined(Progress):
+            began = 0.0
+
+            def advance(self, runs):
+                if not self.began:
+                    self.began = time.monotonic()
+                    cluster.worker(startup, nanny)
+                time.sleep(0.2)  # lest all is done before it has joined
+
+        progress = Joined()
+        with pytest.raises(StoreError, match=f"dask: must have workers with the same packages, {what}"):
+            run_into_store(spec(), tmp_path / "sweep", unit_runs=1, executor=client, progress=progress)
+        assert time.monotonic() - progress.began < 30
+        left = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.worker_plugins))
+        assert not [name for name in left if "lagsweep" in name]
+
+    run_into_store(spec(), tmp_path / "sweep")
+    run_into_store(spec(), tmp_path / "threads", unit_runs=1)
+    assert tree(tmp_path / "sweep") == tree(tmp_path / "threads")
+
+
+def test_a_good_worker_that_joins_late_is_given_units(tmp_path, cluster):
+    cluster.worker()
+    with connected(cluster, 1) as client:
+
+        class Joined(Progress):
+            more = False
+
+            def advance(self, runs):
+                if not self.more:
+                    self.more = True
+                    cluster.worker()
+                    client.wait_for_workers(2, timeout=60)
+
+        run_into_store(spec(), tmp_path / "sweep", unit_runs=1, executor=client, progress=Joined())
+    run_into_store(spec(), tmp_path / "threads", unit_runs=1)
     assert tree(tmp_path / "sweep") == tree(tmp_path / "threads")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from threading import Event
 
 import pytest
 from hypothesis import given
@@ -11,12 +12,16 @@ from hypothesis import strategies as st
 from oracle.small_sweeps import small_base, tree
 
 from lagsweep.errors import StoreError
+from lagsweep.sweeps.results import dataset as results
+from lagsweep.sweeps.runs import lean
+from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store.digests import FAST, fast_digest, file_holds, holds
 from lagsweep.sweeps.store.journal import journal_line, read_line
-from lagsweep.sweeps.store.store import read_table
+from lagsweep.sweeps.store.repair import repair_store
+from lagsweep.sweeps.store.store import open_sweep, read_table
 from lagsweep.sweeps.store.verify import verify_store
-from lagsweep.sweeps.store.writing import run_into_store
+from lagsweep.sweeps.store.writing import StoredRun, run_into_store
 
 SPEC = make_spec(small_base(), {"max_lag": [0, 1, 3]}, 6, tables=["batches"])
 
@@ -67,6 +72,95 @@ def stores(tmp_path):
             line["tables"][table] = older(part.read_bytes())
     (tmp_path / "old/journal.jsonl").write_bytes(b"".join(map(journal_line, lines)))
     return tmp_path
+
+
+def told_of_tables(folder):
+    """The digests of tables' parts in a journal, and whether each is of the newer form."""
+    lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    found = [told for line in lines for told in read_line(line).get("tables", {}).values()]
+    return [told.startswith(FAST) for told in found]
+
+
+def as_form_1(monkeypatch):
+    """Make stores as a version did that knew no other form."""
+    monkeypatch.setattr(results, "schema_of", lambda spec: 1)
+
+
+def test_the_form_of_a_store_says_which_digests_its_tables_have(tmp_path):
+    run_into_store(SPEC, tmp_path / "tables")
+    run_into_store(SPEC.replace(tables=()), tmp_path / "none")
+    run_into_store(SPEC.replace(tables=(), masks=True), tmp_path / "masks")
+
+    forms = [open_sweep(tmp_path / name).attrs["schema_version"] for name in ("tables", "none", "masks")]
+    assert forms == [2, 1, 2]
+    assert all(told_of_tables(tmp_path / "tables"))
+    assert told_of_tables(tmp_path / "tables")
+
+
+def test_failures_of_a_store_without_tables_have_the_digests_of_its_form(tmp_path, monkeypatch):
+    real = lean.LeanCells.step
+
+    def failing(cells):
+        if cells._run.seed == 3:
+            raise ZeroDivisionError("made to fail")
+        real(cells)
+
+    monkeypatch.setattr(lean.LeanCells, "step", failing)
+    ds = run_into_store(SPEC.replace(tables=()), tmp_path / "s", executor="serial")
+
+    assert (ds.status == 2).any()
+    assert told_of_tables(tmp_path / "s")
+    assert not any(told_of_tables(tmp_path / "s"))
+    assert verify_store(tmp_path / "s", sample=0).sound
+
+
+def test_a_store_of_form_1_is_gone_on_with_in_its_form_and_grows_into_form_2(tmp_path, monkeypatch):
+    cancel = Event()
+    with monkeypatch.context() as patched:
+        as_form_1(patched)
+        run_into_store(SPEC, tmp_path / "whole", unit_runs=6)
+        patched.setattr(StoredRun, "accept", stopping_after(2, cancel))
+        with pytest.raises(Cancelled):
+            run_into_store(SPEC, tmp_path / "s", unit_runs=6, executor="serial", cancel=cancel)
+    assert len(told_of_tables(tmp_path / "s")) == 2
+
+    run_into_store(SPEC, tmp_path / "s")  # no version in between is locked out by units of another form
+    assert told_of_tables(tmp_path / "s") == [False] * 3
+    assert tree(tmp_path / "s") == tree(tmp_path / "whole")
+    assert open_sweep(tmp_path / "s").attrs["schema_version"] == 1
+
+    before = open_sweep(tmp_path / "s").load()
+    grown = run_into_store(SPEC.replace(seeds=tuple(range(8))), tmp_path / "s").load()
+    assert grown.attrs["schema_version"] == 2
+    assert sorted(set(told_of_tables(tmp_path / "s"))) == [False, True]
+    assert grown.sel(seed=before.seed).drop_attrs().identical(before.drop_attrs())
+    assert verify_store(tmp_path / "s", everything=True).sound
+
+
+def test_a_form_that_the_journal_does_not_tell_of_is_found_and_mended(stores):
+    root = stores / "new/cells.zarr/zarr.json"
+    before = root.read_bytes()
+    root.write_bytes(before.replace(b'"schema_version": 2', b'"schema_version": 1'))
+
+    with pytest.raises(StoreError, match="its attributes are not those that the journal tells of"):
+        open_sweep(stores / "new")
+    assert not verify_store(stores / "new", sample=0).sound
+    run_into_store(SPEC, stores / "new")
+    assert root.read_bytes() == before
+    root.unlink()  # and written anew with it
+    repair_store(stores / "new", sample=0)
+    assert root.read_bytes() == before
+
+
+def stopping_after(count, cancel):
+    real = StoredRun.accept
+
+    def accept(run, *given):
+        real(run, *given)
+        if len(run.store.journal.units("cells")) == count:
+            cancel.set()
+
+    return accept
 
 
 def test_a_store_with_the_older_digests_is_read_verified_and_grows(stores):

@@ -15,6 +15,7 @@ from lagsweep.sweeps.spec.cells import configs_of
 
 SHORT = {"duration_seconds": 60.0, "rollout_workers": 8, "batch_tokens": 1000}
 ENGINE = {"step_seconds": 0.02}
+DRIFT = {"law": "from_log_ratios", "lags": [2], "log_ratios": [[-0.1, 0.1]], "level": "token"}
 # A value of the base, and an axis that lets it have an effect, then none.
 PAIRS = [
     ({"resume_seconds": 0.5}, "publication", ["abort", "pause"]),
@@ -33,6 +34,7 @@ PAIRS = [
     ({"queue_order": "started"}, "batch_groups", [2, "none"]),
     ({"one_batch_at_a_time": True, "batch_groups": 2}, "admit", ["batch", "group"]),
     ({"redraw_on_requeue": True, "batch_groups": 2}, "stale_action", ["requeue", "drop"]),
+    ({"drift_per_version": 0.4}, "drift", ["none", DRIFT]),
 ]
 IDS = [f"{next(iter(given))}-{axis}" for given, axis, _ in PAIRS]
 
@@ -43,7 +45,7 @@ def written(folder, given, axis, values):
     if "batch_groups" in (*given, axis):
         base.pop("batch_tokens")
     plain = lambda value: (  # noqa: E731
-        "{ " + ", ".join(f"{key} = {part}" for key, part in value.items()) + " }"
+        "{ " + ", ".join(f"{key} = {json.dumps(part)}" for key, part in value.items()) + " }"
         if isinstance(value, dict)
         else json.dumps(value)
     )
@@ -87,6 +89,8 @@ def test_a_single_configuration_refuses_each_of_them():
         fields = {**SHORT, name: values[name]}
         if name in rules.REPLACED_BY_ENGINE:
             fields |= {"engine": ENGINE, "publication": "abort"}
+        if name == "drift_per_version":
+            fields |= {"drift": DRIFT}
         with pytest.raises(ls.ConfigError, match=f"{name}: (has an effect with|has no effect|belongs to)"):
             ls.PipelineConfig(**fields)
 
@@ -98,7 +102,8 @@ def test_everything_that_can_be_without_an_effect_is_looked_for():
     for given, axis, _ in PAIRS:
         plain = {name: None if value == "none" else value for name, value in given.items()}
         base = ls.PipelineConfig(duration_seconds=60.0)
-        off = {axis: fields[axis].default} if axis != "engine" else {"engine": ls.Engine(**ENGINE)}
+        instead = {"engine": ls.Engine(**ENGINE), "drift": ls.DriftLaw.from_dict(DRIFT)}
+        off = {axis: instead.get(axis, fields[axis].default)}
         made = base.model_copy(update={**plain, "batch_groups": None, "batch_tokens": 9, **off})
         findings = [one for one in rules.contradictions(made) if isinstance(one, rules.NoEffect)]
         found |= {one.field for one in findings}

@@ -53,6 +53,13 @@ MORE = {
          "--pool", "8GiB"],
         "ledger-kv",
     ),
+    "ledger drift: records": (["ledger", "drift", "--records", "{folder}/measured.jsonl"], "drift-law"),
+    "run: measured drift": (
+        ["run", "--store", "{folder}/measured", *STORED, "--drift",
+         "from_records:{folder}/measured.jsonl:token", "-q"],
+        "sweep",
+    ),
+    "recommend: measured drift": (["recommend", "{folder}/measured"], "recommend"),
     "ledger: LoRA": (["ledger", "--model", "Llama-3.1-8B", "--lora-rank", "32", "--gpus", "8"], "ledger"),
     "validate: bad": (["validate", "{folder}/bad.jsonl"], "validate"),
     "plan: nothing": (
@@ -84,6 +91,7 @@ PLAIN = {
 def folder(tmp_path_factory):
     folder = prepare(tmp_path_factory.mktemp("json"))
     shutil.copy(DATA / "engines" / "vllm_samples.csv", folder / "samples.csv")
+    shutil.copy(DATA / "rollouts" / "real_rollouts_smollm2.jsonl", folder / "measured.jsonl")
     (folder / "bad.jsonl").write_text('{"response_ids": [1, 2], "logprobs": [-0.5]}\nnot json\n')
     assert run(["run", "--store", str(folder / "damaged"), *STORED, "-q"]).code == 0
     chunk = max((folder / "damaged" / "cells.zarr").glob("*/c/**/*"), key=lambda path: path.is_file())

@@ -19,6 +19,7 @@ from lagsweep.sweeps.results import dataset as results
 from lagsweep.sweeps.runs.many import Cancelled
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import aside, carry, cut, merge
+from lagsweep.sweeps.store import store as store_module
 from lagsweep.sweeps.store.folder_content import content_of_folder
 from lagsweep.sweeps.store.journal import Journal, journal_line, read_line
 from lagsweep.sweeps.store.lock import StoreLock
@@ -59,6 +60,14 @@ def merged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("merged") / "store"
     run_into_store(SPEC, folder, **SMALL)
     return folder
+
+
+@pytest.fixture(params=["blocks", "chunks"])
+def form(request, monkeypatch):
+    """Pack units in either form: as small ones are packed, and as larger ones."""
+    if request.param == "chunks":
+        monkeypatch.setattr(store_module, "BLOCK_BYTES", 0)
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +222,30 @@ def test_a_kill_while_units_are_packed_loses_the_unit_in_hand(number, tmp_path, 
     assert tree(folder) == tree(merged)
 
 
+def test_units_of_both_forms_are_read_extended_and_merged_together(tmp_path, merged, monkeypatch):
+    """As in a store that was begun when every pack was made of chunks."""
+    folder = tmp_path / "s"
+    smaller = SPEC.replace(seeds=tuple(range(6)))
+    with monkeypatch.context() as patched:
+        patched.setattr(merge, "carry_over", stopped)
+        patched.setattr(store_module, "BLOCK_BYTES", 0)
+        with pytest.raises(KeyboardInterrupt):
+            run_into_store(smaller, folder, **SMALL)
+    with monkeypatch.context() as patched:
+        patched.setattr(merge, "carry_over", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run_into_store(SPEC, folder, **SMALL)
+    units = SweepStore(folder).journal.units("cells").values()
+    assert {("sizes" in unit, "block" in unit) for unit in units} == {(True, False), (False, True)}
+    assert len(units) == 24
+    xr.testing.assert_identical(
+        open_sweep(folder).load().drop_attrs(), open_sweep(merged).load().drop_attrs()
+    )
+    assert verify_store(folder, everything=True).findings == []
+    run_into_store(SPEC, folder, **SMALL)
+    assert tree(folder) == tree(merged)
+
+
 @pytest.mark.parametrize("act", ["compact", "run"])
 @pytest.mark.parametrize("share", [0.5, -3, -2, -1])
 def test_a_killed_compact_is_finished_or_undone_by_the_next_command(
@@ -273,7 +306,9 @@ def test_a_store_that_another_process_gives_its_name_to_is_not_begun_anew(tmp_pa
     assert tree(tmp_path / "s") == tree(merged)
 
 
-def test_no_pack_stays_in_a_store_whose_units_are_not_to_be_merged_any_more(tmp_path, merged, monkeypatch):
+def test_no_pack_stays_in_a_store_whose_units_are_not_to_be_merged_any_more(
+    tmp_path, merged, monkeypatch, form
+):
     """As when a value is added whose runs are so long that its units stay small."""
     folder = tmp_path / "s"
     smaller = SPEC.replace(seeds=tuple(range(6)))
@@ -292,7 +327,9 @@ def test_no_pack_stays_in_a_store_whose_units_are_not_to_be_merged_any_more(tmp_
     )
 
 
-def test_packs_of_a_finished_run_become_chunks_also_where_nothing_is_merged(tmp_path, merged, monkeypatch):
+def test_packs_of_a_finished_run_become_chunks_also_where_nothing_is_merged(
+    tmp_path, merged, monkeypatch, form
+):
     folder = tmp_path / "s"
     with monkeypatch.context() as patched:
         patched.setattr(merge, "carry_over", stopped)
@@ -305,7 +342,7 @@ def test_packs_of_a_finished_run_become_chunks_also_where_nothing_is_merged(tmp_
     assert verify_store(folder, everything=True).findings == []
 
 
-def test_a_damaged_pack_of_a_store_under_way_is_refused_and_run_again(tmp_path, merged, monkeypatch):
+def test_a_damaged_pack_of_a_store_under_way_is_refused_and_run_again(tmp_path, merged, monkeypatch, form):
     folder = tmp_path / "s"
     with monkeypatch.context() as patched:
         patched.setattr(merge, "carry_over", stopped)
@@ -316,6 +353,10 @@ def test_a_damaged_pack_of_a_store_under_way_is_refused_and_run_again(tmp_path, 
     packs[0].write_bytes(second)
     packs[1].write_bytes(first)
     packs[2].unlink()
+    cut_off, flipped, longer = (pack.read_bytes() for pack in packs[3:6])
+    packs[3].write_bytes(cut_off[:-5])
+    packs[4].write_bytes(bytes([*flipped[:40], flipped[40] ^ 4, *flipped[41:]]))
+    packs[5].write_bytes(longer + longer)
     assert {finding.kind for finding in verify_store(folder, sample=0).findings} == {"chunk"}
     with pytest.raises(StoreError, match="packs/"):
         open_sweep(folder).load()

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 from oracle.every_command import LLAMA, call_of, commands, prepare, run
-from strategies.rollout_records import good_record
 
 from lagsweep import LengthLaw, PipelineConfig, open_sweep, read_table, run_sweep
 from lagsweep.sweeps.checkpoint.checkpoint import latest_checkpoint, make_checkpoint, save_checkpoint
@@ -16,6 +15,7 @@ from lagsweep.sweeps.memory.models import load_model
 from lagsweep.sweeps.records.check import validate_records
 from lagsweep.sweeps.spec.reading import read_spec_file
 from lagsweep.sweeps.user_files import exact_path
+from lagsweep.testing import good_record
 
 # A name, and what it would match if it were a pattern.
 NAMES = [

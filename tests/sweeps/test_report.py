@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import re
@@ -17,6 +18,7 @@ from oracle.small_sweeps import small_base
 from lagsweep import LengthLaw, run_sweep
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.report_command import command
+from lagsweep.sweeps.execute.progress import Progress
 from lagsweep.sweeps.pages.content import gather
 from lagsweep.sweeps.pages.figures import report_charts
 from lagsweep.sweeps.pages.page import embedded_script
@@ -74,6 +76,30 @@ def sweep():
 @pytest.fixture(scope="module")
 def report(sweep, tmp_path_factory):
     return write_report(sweep, tmp_path_factory.mktemp("page") / "report.html", min_ess=0.8)
+
+
+def test_an_observer_is_told_what_is_read_and_drawn(sweep, tmp_path):
+    class Watch(Progress):
+        def __init__(self):
+            self.taken = {}
+
+        @contextlib.contextmanager
+        def steps(self, what, total):
+            self.taken[what] = [0, total]
+
+            def step():
+                self.taken[what][0] += 1
+
+            yield step
+
+    watch = Watch()
+    made = write_report(sweep, tmp_path / "told.html", progress=watch)
+
+    assert list(watch.taken) == ["variables read", "charts drawn"]
+    assert all(taken == total > 2 for taken, total in watch.taken.values())
+    assert 2 * watch.taken["charts drawn"][0] == len(made.images)
+    with pytest.raises(ConfigError, match="progress: must be a function"):
+        write_report(sweep, tmp_path / "told.html", progress="loud")
 
 
 @pytest.fixture(scope="module")

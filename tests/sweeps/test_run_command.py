@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -510,6 +511,49 @@ def test_the_bar_counts_and_passes_notes_on(capsys):
     err = capsys.readouterr().err
     assert "a note" in err
     assert "4 of 10 runs done" in err
+
+
+def test_steps_are_a_bar_on_a_terminal_and_nothing_elsewhere(capsys, monkeypatch):
+    bar, drawn = Bar(), []
+    real = Bar._start
+    monkeypatch.setattr(
+        Bar, "_start", lambda bar, what, *given: (drawn.append(what), real(bar, what, *given))
+    )
+    with bar.steps("charts drawn", 3) as step:
+        step()
+        step()
+        assert bar._bar.tasks[0].completed == 2
+        with bar.steps("parts of it", 2) as inner:
+            inner()
+        assert bar._bar.tasks[0].completed == 2
+    bar.note("after")
+    capsys.readouterr()
+    for silent in (Progress(), Plain(), progress_module.UntilItFails(Plain())):
+        with silent.steps("charts drawn", 3) as step:
+            step()
+
+    assert drawn == ["charts drawn"]
+    assert bar._bar is None
+    assert capsys.readouterr() == ("", "")
+
+
+def test_steps_that_cannot_be_written_are_switched_off_and_their_work_goes_on(capsys):
+    class Lost(Progress):
+        @contextlib.contextmanager
+        def steps(self, what, total):
+            def step():
+                raise OSError(5, "Input/output error")
+
+            yield step
+
+    done = 0
+    with progress_module.UntilItFails(Lost()).steps("charts drawn", 3) as step:
+        for _ in range(3):
+            step()
+            done += 1
+
+    assert done == 3
+    assert capsys.readouterr().err.count("progress: cannot be written") == 1
 
 
 def test_silence_on_request_and_a_bar_on_terminals_only(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 
@@ -11,6 +12,9 @@ from oracle.every_command import run
 
 import lagsweep as ls
 from lagsweep.errors import ConfigError, StoreError
+from lagsweep.sweeps.json_text import json_document
+from lagsweep.sweeps.search.sensitivity_file import differing_settings, read_sensitivity
+from lagsweep.sweeps.spec.make import make_spec
 
 # One rollout a batch, always as long, and a trainer that is never idle after the first: an update takes its
 # overhead and its fetch, so the variance of seconds per update is the sum of theirs.
@@ -154,3 +158,93 @@ def test_the_chart_has_a_bar_for_every_index():
     assert len(rows) == 4
     with pytest.raises(ConfigError, match="metric"):
         found.chart("mean_lag")
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory):
+    """A small sensitivity, and the document that its command writes."""
+    found = ls.sensitivity(
+        BUSY.replace(duration_seconds=2000.0), RANGES, metrics=("seconds_per_update", "trained_tokens"),
+        points=8, seeds=2, constraints=("batch_tokens >= 100",),
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("moved") / "moved.json"
+    path.write_text(json_document("sensitivity", found.to_dict()))
+    return found, path
+
+
+def test_its_document_is_read_back(moved):
+    found, path = moved
+    again = read_sensitivity(path)
+
+    assert again.to_dict() == found.to_dict()
+    assert str(again) == str(found)
+    assert found.base["train_tokens_per_second"] == 1e6
+    assert found.constraints == ("batch_tokens >= 100",)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda plain: "[1]", "sensitivity: must be a document of lagsweep/sensitivity/1"),
+        (lambda plain: {**plain, "schema": "lagsweep/search/1"}, "sensitivity: must be a document of"),
+        (lambda plain: "{", "sensitivity: must be JSON"),
+        (lambda plain: {**plain, "method": "guess"}, "sensitivity.method: must be one of"),
+        (lambda plain: {**plain, "points": "many"}, "sensitivity.points: must be a whole number"),
+        (lambda plain: {**plain, "noise": {}}, "sensitivity.means: must name the metrics of the others"),
+        (lambda plain: {**plain, "indices": plain["indices"][1:]}, "sensitivity.indices: must have one row"),
+        (
+            lambda plain: {**plain, "indices": [{**row, "S1": "a"} for row in plain["indices"]]},
+            r"sensitivity.indices\[0\]: must have S1",
+        ),
+    ],
+)
+def test_a_file_that_is_no_sensitivity_is_refused(moved, tmp_path, change, said):
+    plain = change({"schema": "lagsweep/sensitivity/1", **moved[0].to_dict()})
+    path = tmp_path / "other.json"
+    path.write_text(plain if isinstance(plain, str) else json.dumps(plain))
+
+    with pytest.raises(ConfigError, match=said):
+        read_sensitivity(path)
+
+
+def test_a_report_shows_it_with_what_it_was_computed_from(moved, tmp_path):
+    found, _ = moved
+    ds = ls.run_sweep(BUSY.replace(duration_seconds=1000.0), {"sync_cadence": [1, 2]}, 2, progress=False)
+    page = tmp_path / "page.html"
+    text = ls.write_report(ds, page, images=False, sensitivity=found).page.read_text()
+
+    assert "What moves it most" in text
+    assert f"{found.points} points over 2 ranges, 2 seeds each." in text
+    assert "Every point keeps batch_tokens &gt;= 100." in text
+    assert "duration_seconds is 2000 there, and 1000 here" in text
+    assert text.count(" there, and ") == 1
+    assert 'id="chart-indices-trained_tokens"' in text
+    with pytest.raises(ConfigError, match="sensitivity"):
+        ls.write_report(ds, page, images=False, sensitivity=3)
+
+
+def test_settings_that_are_the_same_or_not_known_are_told_apart(moved):
+    found, _ = moved
+    same = make_spec(BUSY.replace(duration_seconds=2000.0), {"sync_cadence": [1, 2], "fetch_seconds": [2]}, 1)
+
+    assert differing_settings(found, same) == []
+    assert differing_settings(dataclasses.replace(found, base=None), same) is None
+    other = make_spec(BUSY.replace(duration_seconds=2000.0, batch_tokens=200), {}, 1)
+    assert [one.field for one in differing_settings(found, other)] == ["batch_tokens"]
+
+
+def test_the_command_writes_the_section_and_leaves_the_store_as_it_was(moved, tmp_path):
+    _, path = moved
+    store = tmp_path / "store"
+    ls.run_sweep(
+        BUSY.replace(duration_seconds=500.0), {"sync_cadence": [1, 2]}, 1, store=store, progress=False
+    )
+    before = {file: file.read_bytes() for file in store.rglob("*") if file.is_file()}
+    answer = run(
+        ["report", str(store), "--sensitivity", str(path), "--no-images", "-o", str(tmp_path / "page.html")]
+    )
+
+    assert answer.code == 0, answer.err
+    assert "What moves it most" in (tmp_path / "page.html").read_text()
+    assert {file: file.read_bytes() for file in store.rglob("*") if file.is_file()} == before
+    assert run(["report", str(store), "--sensitivity", str(store / "spec.toml")]).code == 2

@@ -214,7 +214,7 @@ def test_a_newer_schema_is_refused(stored):
     file.write_text(json.dumps(root))
 
     with pytest.raises(
-        StoreError, match=r"schema_version: must be at most 1 \(got 99\). Use a newer lagsweep"
+        StoreError, match=r"schema_version: must be at most 2 \(got 99\). Use a newer lagsweep"
     ):
         open_sweep(stored)
 

@@ -25,6 +25,7 @@ from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store import aside, extend
 from lagsweep.sweeps.store.arrays import DIGEST_BYTES, StoredArray, ZarrFiles, digest_of_file
 from lagsweep.sweeps.store.cluster import unit_on_worker
+from lagsweep.sweeps.store.journal import journal_line, read_line
 from lagsweep.sweeps.store.lock import StoreLock
 from lagsweep.sweeps.store.place import Place
 from lagsweep.sweeps.store.proof import StoredVariable
@@ -463,11 +464,12 @@ def test_the_first_revision_is_not_written(sound):
 
 def test_an_older_schema_is_read_and_not_gone_on_with(store, monkeypatch):
     before = open_sweep(store).load()
-    monkeypatch.setattr(results, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(results, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr(results, "OLDEST_WRITTEN", 3)
 
     xr.testing.assert_identical(open_sweep(store).load(), before)
     assert verify_store(store).findings == []
-    with pytest.raises(StoreError, match=r"schema_version: must be 2 .* \(got 1\). Give --rerun"):
+    with pytest.raises(StoreError, match=r"schema_version: must be at least 3 .* \(got 1\). Give --rerun"):
         run_into_store(spec(9), store)
 
 
@@ -478,6 +480,37 @@ def test_rerun_ends_as_a_fresh_run(store, sound):
     run_into_store(spec(), store, rerun=True, progress=watch, unit_runs=8)
 
     assert watch.runs == 32
+    assert tree(store) == tree(sound)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("content", "zz"),
+        ("boxes", [[[0, "4"]]]),
+        ("boxes", 3),
+        ("tables", {"batches": 5}),
+        ("tables", ["batches"]),
+        ("sizes", ["a", None]),
+        ("sizes", [-1] * 40),
+        ("block", None),
+        ("pack", 7),
+        ("digest", 7),
+        ("runs", "8"),
+        ("seconds", "soon"),
+        ("unit", 3),
+    ],
+)
+def test_a_line_whose_values_are_of_a_wrong_kind_counts_as_not_written(store, sound, name, value):
+    """Its checksum fits, as of a program that writes journals and is wrong."""
+    lines = [read_line(line) for line in (store / "journal.jsonl").read_bytes().splitlines(keepends=True)]
+    lines[2][name] = value
+    (store / "journal.jsonl").write_bytes(b"".join(map(journal_line, lines)))
+
+    with pytest.raises(StoreError, match=r"journal\.jsonl: does not tell of unit"):
+        open_sweep(store)
+    assert not verify_store(store, sample=0).sound
+    run_into_store(spec(), store)
     assert tree(store) == tree(sound)
 
 

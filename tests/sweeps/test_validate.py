@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle.case_files import ROLLOUTS, bug, real_rollouts
-from strategies.rollout_records import good_record
 
 from lagsweep.errors import ConfigError, ContractError
 from lagsweep.kernels.contract.contract import RolloutContract
@@ -23,6 +22,7 @@ from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.records import check as records_module
 from lagsweep.sweeps.records.check import validate_records
 from lagsweep.sweeps.records.files import LINE_RULES, read_jsonl, read_records
+from lagsweep.testing import good_record
 
 GOOD = json.dumps(good_record())
 SHORT = json.dumps(good_record(behavior_logprobs=[-0.5]))

@@ -45,14 +45,15 @@ def test_savings_are_ranges_around_their_value_and_grow_with_the_lag(found):
         assert one.step.low <= one.step.value <= one.step.high
     saved = {one.settings["max_lag"]: one.saved.value for one in alone}
     assert saved[2] == 0 < saved[3] < saved[5]
-    lags = {one.settings["max_lag"]: one.lag for one in alone}
+    lags = {one.settings["max_lag"]: one.lag.value for one in alone}
     assert lags[2] < lags[3] < lags[5]
 
 
 def test_the_sentence_has_the_log_s_wait_the_range_and_what_changes_nothing(example, found):
     said = found.sentence
     share = example.estimates.idle.value / example.estimates.step.value
-    assert said.startswith(f"your trainer waits {share:.0%} of each step for the slowest groups; a lag of ")
+    assert said.startswith(f"your trainer waits {share:.0%} of each step for the slowest groups; ")
+    assert "; publications take 5%; a lag of " in said
     assert re.search(r"a lag of [35] instead of 2 saves \d+ (to \d+ )?% at an ESS of 0\.\d\d", said)
     assert said.endswith("a smaller queue changes nothing.")
     assert max(map(len, repr(found).splitlines())) <= 80
@@ -107,7 +108,8 @@ def test_where_nothing_is_faster_it_says_so():
     found = ls.calibrate(log, preset="skyrl", **GIVEN)
     told = ls.what_if(found, {"batch_groups": [8, 16]}, seeds=1)
 
-    assert "your trainer hardly waits; no other batch is faster: batches of 16 groups" in told.sentence
+    assert told.sentence.startswith("your trainer hardly waits; publications take 21%; ")
+    assert "no other batch is faster: batches of 16 groups" in told.sentence
     assert "costs" in told.sentence
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from oracle.level23 import run_level23
 from strategies.general_configs import to_config, to_twin
-from strategies.trainer_configs import trainer_settings
 
 from lagsweep import PipelineConfig, open_sweep, run_sweep, simulate_pipeline
 from lagsweep.kernels.errors import ConfigError, StoreError
@@ -20,6 +19,7 @@ from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.spec.reading import spec_from_sections
 from lagsweep.sweeps.store.replay import replay
 from lagsweep.sweeps.store.verify import verify_store
+from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
 NAMES = [metric.name for metric in WINDOW_METRICS]
 BASE = PipelineConfig(duration_seconds=4000.0, stop_after_updates=40, max_policy_lag=1, warmup_seconds=50.0)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from ....kernels.errors import NO_VALUE, ConfigError
+from ....kernels.errors import NO_VALUE, ConfigError, Finding
 from ...json_text import json_document
-from ..shared import this_command
+from ..outputs import command_again, force_option, output_option
 from .options import reading, reading_options
 from .samples import fit_samples
 
@@ -45,11 +45,9 @@ _WHOLE = click.IntRange(min=1)
     "--held-every", type=click.IntRange(min=0), default=2, show_default=True,
     help="Hold out every so-manieth request; 0 holds none.",
 )  # fmt: skip
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), default=Path("engine.toml"), show_default=True,
-    metavar="FILE", help="The engine.",
-)  # fmt: skip
-@click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Also write an offline page.")
+@output_option("--output", "-o", default=Path("engine.toml"), show_default=True, help="The engine.")
+@output_option("--page", help="Also write an offline page.")
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @reading_options
 @click.pass_context
@@ -87,7 +85,7 @@ def command(context: click.Context, requests: Path | None, **options: Any) -> in
     written = [str(target)]
     if page is not None:
         write_engine_page(
-            page, found.engine, found.requests, found.result, fit=found, toml=toml, line=this_command()
+            page, found.engine, found.requests, found.result, fit=found, toml=toml, line=command_again()
         )
         written.append(str(page))
     if options["as_json"]:
@@ -103,10 +101,14 @@ def _fitted(requests: Path, options: dict[str, Any]) -> Any:
     from ...engines.requests import read_requests
     from ...engines.stages import read_stages
 
-    for name, known in (("model", "lagsweep ledger models"), ("accelerator", "lagsweep engine cards")):
-        if options[name] is None:
-            way_out = f"{known} lists those that are shipped."
-            raise ConfigError(f"--{name}", "is required", NO_VALUE, way_out)
+    lists = {"model": "lagsweep ledger models", "accelerator": "lagsweep engine cards"}
+    missing = [
+        Finding(f"--{name}", "is required", way_out=f"{known} lists those that are shipped.")
+        for name, known in lists.items()
+        if options[name] is None
+    ]
+    if missing:
+        raise ConfigError(*missing)
     how = reading(options)
     at_once = options["all_at_once"]
     stages = options["stages"]

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from ....kernels.errors import ConfigError, Finding
 from ...json_text import json_document
-from ..shared import this_command
+from ..outputs import command_again
 from .options import named
 
 _USED = ("samples", "kv_cache_tokens", "output", "page", "as_json", "columns", "where")
@@ -49,7 +49,7 @@ def fit_samples(context: click.Context, requests: Path | None, options: dict[str
         write_atomically(target, toml.encode("utf-8"))
         written.append(str(target))
     if page is not None:
-        write_samples_page(page, fit, toml=toml, line=this_command())
+        write_samples_page(page, fit, toml=toml, line=command_again())
         written.append(str(page))
     if options["as_json"]:
         click.echo(json_document("engine-samples", {**fit.as_dict(), "written": written}))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ...json_text import json_document
-from ..shared import this_command
+from ..outputs import command_again, force_option, output_option
 from .options import reading, reading_options
 
 
@@ -16,9 +16,10 @@ from .options import reading, reading_options
 @click.argument("engine", type=click.Path(path_type=Path), metavar="ENGINE.toml")
 @click.argument("requests", type=click.Path(path_type=Path), metavar="REQUESTS")
 @click.option("--all-at-once", is_flag=True, help="There are no arrivals: all requests came together.")
-@click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Also write an offline page.")
-@click.option("--times", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per request.")
-@click.option("--timeline", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per change.")
+@output_option("--page", help="Also write an offline page.")
+@output_option("--times", help="Write a row per request.")
+@output_option("--timeline", help="Write a row per change.")
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @reading_options
 def command(engine: Path, requests: Path, **options: Any) -> int:
@@ -50,7 +51,7 @@ def command(engine: Path, requests: Path, **options: Any) -> int:
     written = [str(path) for path in files.values()]
     if page is not None:
         toml = decoded(read_bytes(engine, "engine"), "engine", str(engine))
-        write_engine_page(page, found, log, result, toml=toml, line=this_command())
+        write_engine_page(page, found, log, result, toml=toml, line=command_again())
         written.append(str(page))
     if options["as_json"]:
         click.echo(

@@ -17,7 +17,7 @@ _SUMS = {
     "kv": "KV cache from raw numbers: per token, per sequence, what a pool admits.",
     "sync": "Weight synchronisation: transfer time, fan-out, cadence and lag.",
     "checkpoint": "Checkpoint intervals and what they cost.",
-    "drift": "Drift per version from a logged ESS, KL or clip ratio.",
+    "drift": "Drift from a logged ESS, KL or clip ratio, or from records.",
     "models": "List the shipped model shapes with their sources.",
 }
 

@@ -1,7 +1,8 @@
-"""``lagsweep ledger drift``: the drift per version that a logged ESS, KL or clip ratio stands for."""
+"""``lagsweep ledger drift``: what a logged ESS, KL or clip ratio stands for, or what records measure."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,23 +25,41 @@ _LOGGED = ("token_ess", "sequence_ess", "kl", "clip_fraction")
     "--ess-at-lag-0", type=_SHARE, default=1.0, show_default=True, help="The same ESS on fresh data."
 )
 @click.option("--lag", type=_ABOVE_0, default=1.0, show_default=True, help="Versions, where it was logged.")
-@click.option("--tokens", type=click.IntRange(min=1), required=True, help="Mean tokens of a response.")
+@click.option("--tokens", type=click.IntRange(min=1), help="Mean tokens of a response.")
 @click.option(
     "--correlation",
     type=click.FloatRange(0, 1),
     help="Between the log ratios of two tokens of a response; both ends are shown when left out.",
 )
+@click.option(
+    "--records",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Rollout records with trainer_logprobs: what they measure, lag by lag.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-def command(tokens: int, correlation: float | None, as_json: bool, **options: Any) -> None:
-    """Drift per version from what a trainer logs.
+def command(
+    tokens: int | None, correlation: float | None, records: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Drift from what a trainer logs, or from rollout records.
 
-    Give one of --token-ess, --sequence-ess, --kl, --clip-fraction. Log ratios are taken as normal, with a
-    variance in proportion to the lag; docs/ess.md says how far that holds.
+    Give one of --token-ess, --sequence-ess, --kl, --clip-fraction, and --tokens: log ratios are then taken
+    as normal, with a variance in proportion to the lag; docs/ess.md says how far that holds. Or give
+    --records, which assumes nothing of the kind.
     """
     given = [name for name in _LOGGED if options[name] is not None]
+    if records is not None:
+        if given or tokens is not None or correlation is not None:
+            raise click.UsageError("--records: stands alone, and says all of it by itself.")
+        from .drift_records import print_measured_drift
+
+        print_measured_drift(records, as_json=as_json)
+        return
     if len(given) != 1:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in _LOGGED)
         raise click.UsageError(f"{flags}: give one of them (got {len(given)}).")
+    if tokens is None:
+        raise click.UsageError("Missing option '--tokens'.")
     levels = _levels(given[0], tokens, correlation, options)
     facts = {
         "logged": given[0],

@@ -1,16 +1,18 @@
-"""Hypothesis strategies of trainer and workload as runs show them, on top of settings of levels 2 and 3."""
+"""Plain settings of trainer and workload as runs show them, on top of those of :mod:`.general_settings`."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from strategies.general_configs import PAIRED, general_settings, longest_of
+
+from .core_settings import Law, Pick, Plain, picker
+from .general_settings import PAIRED, general_settings, longest_of
 
 
 @st.composite
-def trainer_settings(draw):
+def trainer_settings(draw: st.DrawFn) -> Plain:
     """Draw plain settings of one small run with fetch, evaluation, spread, turns and a queue that holds."""
-    pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
-    settings = draw(general_settings(level_3=pick(True, True, False)))
+    pick = picker(draw)
+    settings: Plain = draw(general_settings(level_3=pick(True, True, False)))
     step = pick(0.3, 1.0, 2.5) * _step_seconds(settings)
     if pick(False, True, True):
         settings["fetch_seconds"] = pick(step, step / 4, 0.5)
@@ -35,19 +37,25 @@ def trainer_settings(draw):
     return settings
 
 
-def _schedule(pick, settings):
+def _schedule(pick: Pick, settings: Plain) -> tuple[object, ...]:
     """Let a law drift: from some versions on other laws hold, none longer where a cap was sized by it."""
     first = settings["response_length"]
-    laws = (first, ("fixed", 40), ("uniform", 16, 64), ("lognormal", 60, 0.5, 10, 200), PAIRED)
+    laws: tuple[Law, ...] = (
+        first,
+        ("fixed", 40),
+        ("uniform", 16, 64),
+        ("lognormal", 60, 0.5, 10, 200),
+        PAIRED,
+    )
     if settings.get("environment_seconds") is not None:
         laws = laws[:-1]
     if settings.get("admission") == "reserve":
-        laws = [law for law in laws if longest_of(law) <= longest_of(first)]
+        laws = tuple(law for law in laws if longest_of(law) <= longest_of(first))
     versions = pick((0,), (0, 1), (0, 2, 5), (0, 1, 2, 3))
     return ("schedule", tuple((version, pick(*laws) if version else first) for version in versions))
 
 
-def _step_seconds(settings):
+def _step_seconds(settings: Plain) -> float:
     tokens = settings.get("batch_tokens") or 300
     return round(
         min(20.0, settings["train_overhead_seconds"] + tokens / settings["train_tokens_per_second"]), 6

@@ -1,0 +1,1 @@
+"""The admission ledger and the lag rules as an object for a trainer of your own."""

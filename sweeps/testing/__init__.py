@@ -1,0 +1,1 @@
+"""Tests for pipelines of other people: strategies, a state machine for buffers, made-up data."""

@@ -1,0 +1,77 @@
+"""A gate decides as the kernel does: simulated runs are fed to it, event by event."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle.gate_replay import replay
+from strategies import engine_configs
+from strategies.general_configs import general_settings, to_config
+from strategies.pipeline_configs import pipeline_settings
+
+import lagsweep as ls
+from lagsweep.sweeps.testing.trainer_settings import trainer_settings
+from lagsweep.testing import preset_configurations, simulated_history
+
+NEITHER = {"evaluation_every_updates", "evaluation_seconds", "evaluation_stops_generation"}
+
+
+@given(general_settings())
+def test_every_answer_is_the_kernels_with_rules_at_random(drawn):
+    replay(to_config(drawn))
+
+
+@given(pipeline_settings(themes=("free", "stale", "publish", "starve", "stall", "reserve", "instant")))
+def test_every_answer_is_the_kernels_in_the_core(drawn):
+    replay(to_config(drawn))
+
+
+@given(trainer_settings().filter(lambda drawn: drawn["mode"] != "sequential"))
+def test_every_answer_is_the_kernels_with_fetches_turns_and_full_queues(drawn):
+    replay(to_config({name: value for name, value in drawn.items() if name not in NEITHER}))
+
+
+@given(engine_configs.engine_settings().filter(lambda drawn: drawn["mode"] != "sequential"))
+@settings(max_examples=20)
+def test_every_answer_is_the_kernels_beside_engines(drawn):
+    kept = {name: value for name, value in drawn.items() if name not in NEITHER}
+    replay(engine_configs.to_config(kept))
+
+
+def test_every_answer_is_the_kernels_where_a_held_group_is_cancelled():
+    config = ls.PipelineConfig(
+        batch_groups=1, max_queue_tokens=None, queue_overflow="hold", max_queue_groups=1,
+        cancel_in_flight=True, max_policy_lag=0, stale_check="dequeue", rollout_workers=4,
+        train_overhead_seconds=6.0,
+    )  # fmt: skip
+    history = simulated_history(config)
+    held = {event.answer.group for event in history if getattr(event.answer, "outcome", "") == "held"}
+    taken = {one.group for event in history for one in getattr(event.answer, "groups", ())}
+    dropped = {group for event in history for group in getattr(event.answer, "discarded", ())}
+
+    assert held - taken - dropped  # these were cancelled while they were held
+    assert replay(config)["finish: held"] == len(held)
+
+
+@given(general_settings(), st.integers(1, 12))
+@settings(max_examples=20)
+def test_a_gate_saved_and_restored_at_any_call_decides_on_as_before(drawn, every):
+    replay(to_config(drawn), save_every=every)
+
+
+@pytest.mark.parametrize("name", ls.all_presets())
+def test_every_answer_is_the_kernels_under_the_rules_of_a_preset(name):
+    seen = Counter()
+
+    @given(preset_configurations(name))
+    @settings(max_examples=12)
+    def check(config):
+        seen.update(replay(config, save_every=50))
+
+    check()
+    assert seen["trained"] > 0
+    assert seen["start: yes"] > 0
+    assert seen["pop: yes"] > 0

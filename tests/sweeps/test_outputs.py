@@ -1,0 +1,128 @@
+"""What is there already is not replaced unasked, by any command; all that is missing is named at once."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+from strategies.logged_runs import EXAMPLE
+
+from lagsweep.sweeps.cli.main import SUBCOMMANDS, main, sub_command
+from lagsweep.sweeps.cli.outputs import free_file
+
+SHORT = ["simulate", "--duration-seconds", "200", "--quiet"]
+PLAN = [
+    "plan", "--model", "Qwen3-8B", "--accelerator", "H100", "--gpus", "8", "--prompts", "4",
+    "--group-size", "4", "--law", "fixed:100", "--prompt-tokens", "100", "--max-tokens", "1000", "--quiet",
+]  # fmt: skip
+KNOWN = ["--preset", "areal", "--batch-groups", "32", "--group-size", "8", "--rollout-workers", "512"]
+# A call that writes, the option, the file.
+CALLS = {
+    "simulate": ([*SHORT, "--batches"], "--batches", "rows.csv"),
+    "trace": (["trace", "--duration-seconds", "200", "-o"], "--output", "run.json"),
+    "calibrate": (["calibrate", str(EXAMPLE), *KNOWN, "-o"], "--output", "run.toml"),
+    "engine fit": (["engine", "fit", "no.csv", "-o"], "--output", "engine.toml"),
+    "engine show": (["engine", "show", "no.toml", "no.csv", "--times"], "--times", "times.csv"),
+    "plan": ([*PLAN, "--table"], "--table", "cells.csv"),
+    "compare": (["compare", "areal", "--report"], "--report", "page.html"),
+    "sensitivity": (["sensitivity", "--report"], "--report", "page.html"),
+    "whatif": (["whatif", str(EXAMPLE), "--axis", "max_lag=1", "--page"], "--page", "page.html"),
+    "report": (["report", "no-store", "-o"], "--output", "page.html"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    captured = capsys.readouterr()
+    return ended.value.code, captured.out, captured.err
+
+
+def writers():
+    """Return every option that names a file to write, by its command."""
+    found = {}
+    for name in SUBCOMMANDS:
+        command = sub_command(name)
+        parts = command.commands if isinstance(command, click.Group) else {"": command}
+        for part, one in parts.items():
+            context = click.Context(one)
+            for option in one.get_params(context):
+                words = option.help or "" if isinstance(option, click.Option) else ""
+                if isinstance(option.type, click.Path) and ("rite" in words or option.name == "output"):
+                    found.setdefault(f"{name} {part}".strip(), set()).add(option)
+    return found
+
+
+def test_every_command_that_writes_a_file_is_tried_here_and_has_a_way_out():
+    for name, options in writers().items():
+        if name == "lab":  # writes a folder; its page is checked below
+            continue
+        assert name in CALLS, name
+        assert all(option.callback is not None for option in options), name
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_file_that_is_there_is_not_replaced(name, tmp_path, capsys):
+    call, flag, file = CALLS[name]
+    (tmp_path / file).write_text("mine")
+    code, _, err = run([*call, file], capsys)
+    assert code == 2
+    assert f"{flag}: must not be there yet: nothing is replaced unasked (got '{file}')" in err
+    assert f"Give --force to replace it, or {flag} with another name." in err
+    assert (tmp_path / file).read_text() == "mine"
+
+
+def test_with_force_it_is_and_a_default_name_is_held_to_the_same_rule(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("mine")
+    assert run([*SHORT, "--batches", "rows.csv", "--force"], capsys)[0] == 0
+    assert (tmp_path / "rows.csv").read_text() != "mine"
+    (tmp_path / "trace.json.gz").write_bytes(b"mine")
+    code, _, err = run(["trace", "--duration-seconds", "200"], capsys)
+    assert code == 2
+    assert "--output: must not be there yet" in err
+
+
+def test_a_page_of_ours_is_drawn_anew_and_another_is_not(tmp_path):
+    with click.Context(click.Command("any")):
+        own, other = tmp_path / "own.html", tmp_path / "other.html"
+        own.write_text('<!doctype html>\n<meta charset="utf-8">\n<meta name="generator" content="lagsweep">')
+        other.write_text("<!doctype html>")
+        assert free_file(own, "--page") == own
+        assert free_file(tmp_path / "new.html", "--page").name == "new.html"
+        with pytest.raises(Exception, match="must not be there yet"):
+            free_file(other, "--page")
+
+
+def test_a_lab_does_not_replace_a_page_of_somebody_else(tmp_path, capsys):
+    (tmp_path / "index.html").write_text("mine")
+    code, _, err = run(["lab", "--output", "."], capsys)
+    assert code == 2
+    assert "must not be there yet" in err
+
+
+def test_all_that_is_missing_is_named_in_one_error(capsys):
+    code, out, err = run(["plan", "--model", "Qwen3-8B", "--gpus=8", "--json"], capsys)
+    named = [one["field"] for one in json.loads(out)["error"]["findings"]]
+    assert code == 2
+    assert named == ["--accelerator", "--prompts", "--group-size", "--law", "--prompt-tokens", "--max-tokens"]
+    assert all(f"{flag}: is required" in err for flag in named)
+    code, out, _ = run(["engine", "fit", "no.csv", "--json"], capsys)
+    assert [one["field"] for one in json.loads(out)["error"]["findings"]] == ["--model", "--accelerator"]
+    code, _, err = run(["whatif", str(EXAMPLE)], capsys)
+    assert code == 2
+    assert "--axis" in err
+
+
+def test_an_input_is_suggested_by_its_name_or_its_words(capsys):
+    for typed, meant in (("model_flop_utilization", "model_flops_utilization"),
+                         ("mfu", "model_flops_utilization"),
+                         ("bandwidth used, cache", "cache_efficiency")):  # fmt: skip
+        code, _, err = run([*PLAN, "--input", f"{typed}=0.4"], capsys)
+        assert code == 2
+        assert f"Did you mean '{meant}'?" in err
