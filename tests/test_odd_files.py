@@ -12,7 +12,8 @@ import pytest
 from oracle.every_command import run
 from strategies import odd_files
 from strategies.odd_calls import odd_call
-from strategies.rollout_records import good_record
+
+from lagsweep.testing import good_record
 
 CASES = 24
 

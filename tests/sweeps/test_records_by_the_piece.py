@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle.case_files import real_rollouts
-from strategies.rollout_records import damaged_records, good_record
 
 from lagsweep.errors import ConfigError
 from lagsweep.kernels.contract.contract import RolloutContract
@@ -21,6 +20,7 @@ from lagsweep.sweeps.records import batch_state, streams
 from lagsweep.sweeps.records.batch_state import BatchState, value_digests
 from lagsweep.sweeps.records.check import validate_lines, validate_records
 from lagsweep.sweeps.records.files import read_jsonl
+from lagsweep.testing import damaged_records, good_record
 
 CONTRACTS = [
     {},

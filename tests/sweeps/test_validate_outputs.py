@@ -9,7 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 from oracle import every_command
-from strategies.rollout_records import good_record
+
+from lagsweep.testing import good_record
 
 TRL = {"prompt_ids": [5], "completion_ids": [6, 2], "sampling_per_token_logps": [-0.5, -0.5]}
 
