@@ -102,7 +102,7 @@ DEEP = b"[" * 100_000
     [
         ("store: journal.jsonl", DEEP + b"\n"),
         ("store: cells.zarr/zarr.json", DEEP),
-        ("step log, JSON lines", b'{"step": 1, "step_seconds": 2.0, "note": "\\ud800"}\n' * 3),
+        ("step log, JSON lines", b'{"step": 1, "step_seconds": 2.0, "\\ud800": "\\ud800"}\n' * 3),
     ],
 )
 def test_what_was_found_stays_mended(name, content, readers, folder):
