@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units fuzz-calls engine-fit engine-cost best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units fuzz-calls fuzz-readers records-at-scale engine-fit engine-cost best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -41,6 +41,14 @@ drill-stores: $(VENV)/.installed-tests
 # Every public function with odd values, 50,000 times: no raw exception, no hang, no memory without a bound.
 fuzz-calls: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/fuzz_calls.py --calls 50000 --output results/published/fuzz-calls.md
+
+# Every reader of a file, given damaged ones, 40,000 times.
+fuzz-readers: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/fuzz_readers.py --cases 40000 --output results/published/fuzz-readers.md
+
+# Ten million records without token lists and 200,000 with them: CPU time beside a plain scan, and memory.
+records-at-scale: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/records.py --output results/published/records.md
 
 check: types
 	$(BIN)/ruff check .

@@ -40,7 +40,7 @@ from .schemas import schema_named
 class Limits(TypedDict, total=False):
     """The keyword arguments of :class:`RolloutContract`."""
 
-    schema: str
+    schema: str | Mapping[str, str]
     eos_token_ids: ArrayLike | None
     vocabulary_size: int | None
     max_context_tokens: int | None
@@ -55,8 +55,9 @@ class RolloutContract:
 
     Parameters
     ----------
-    schema : str
-        Whose field names the records have; see ``contract_schemas.SCHEMA_NAMES``.
+    schema : str or mapping
+        Whose field names the records have; see ``contract.schemas.SCHEMA_NAMES``. A mapping names the
+        records' own fields: ``{"sample_id": "id", "reward": "score"}``.
     eos_token_ids : int or array_like of int, optional
         Every id that ends a completion; then stop reasons are compared with the last token.
     vocabulary_size : int, optional
@@ -87,7 +88,7 @@ class RolloutContract:
     def __init__(
         self,
         *,
-        schema: str = "lagsweep",
+        schema: str | Mapping[str, str] = "lagsweep",
         eos_token_ids: ArrayLike | None = None,
         vocabulary_size: int | None = None,
         max_context_tokens: int | None = None,
@@ -134,7 +135,7 @@ def rollout_contract_errors(
     record: object,
     *,
     warnings: bool = False,
-    schema: str = "lagsweep",
+    schema: str | Mapping[str, str] = "lagsweep",
     eos_token_ids: ArrayLike | None = None,
     vocabulary_size: int | None = None,
     max_context_tokens: int | None = None,

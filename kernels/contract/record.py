@@ -16,7 +16,8 @@ import numpy as np
 from .._arguments import is_whole
 from ..errors import Words, nearest
 from .findings import ContractFinding, make_finding
-from .schemas import OPTIONAL, REQUIRED, RecordSchema, better_schema
+from .record_schema import OPTIONAL, REQUIRED, RecordSchema
+from .schemas import better_schema
 
 
 @dataclass(frozen=True)

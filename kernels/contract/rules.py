@@ -12,7 +12,7 @@ from .._arguments import is_number, is_whole
 from ..errors import Words, nearest
 from .findings import make_finding, shown
 from .record import ContractLimits, RecordCheck, all_whole, check_lag, flat_list, is_blank, is_finite
-from .schemas import RecordSchema
+from .record_schema import RecordSchema
 from .token_rules import (
     check_lengths,
     check_logprobs,
@@ -23,7 +23,7 @@ from .token_rules import (
 
 TRAINABLE_STOPS = ("eos", "stop", "length", "truncated", "tool_calls", "completed", "max_turns", "budget")
 UNTRAINABLE_STOPS = ("abort", "aborted", "cancelled", "error", "failed", "interrupt", "pending")
-_LENGTH_STOPS = ("length", "truncated")
+LENGTH_STOPS = ("length", "truncated")
 
 
 # -- identity and versions ---------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def check_stop(check: RecordCheck, response: list[Any] | None, active: list[Any]
         rule = f"must not be 'eos' for a response that ends in token {shown(response[-1])}"
         way_out = "Name every EOS id of the model, or record the truncation."
         check.add("stop_mismatch", "stop_reason", rule, stop, way_out)
-    if reason in _LENGTH_STOPS and response[-1] in eos:
+    if reason in LENGTH_STOPS and response[-1] in eos:
         rule = f"should not be {stop!r} for a response that ends in EOS token {response[-1]}"
         check.add("length_but_eos", "stop_reason", rule, stop, "Take the engine's finish reason.")
     if active is None and check.get("turns") is None and not eos.isdisjoint(response[:-1]):

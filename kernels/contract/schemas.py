@@ -8,93 +8,13 @@ does not record is not required of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from .._arguments import choice
-from ..errors import Words
+from .._arguments import choice, is_number
+from ..errors import ConfigError, Words
+from .record_schema import OPTIONAL, REQUIRED, RecordSchema
 
-REQUIRED = (
-    "sample_id",
-    "prompt_id",
-    "policy_version",
-    "prompt_tokens",
-    "response_tokens",
-    "behavior_logprobs",
-    "decoding",
-    "reward",
-    "stop_reason",
-    "verifier_version",
-)
-OPTIONAL = (
-    "loss_mask",
-    "tool_mask",
-    "token_versions",
-    "teacher_logprobs",
-    "group_id",
-    "episode_id",
-    "error",
-    "messages",
-    "turns",
-    "response_text",
-    "logprobs_mode",
-)
 _TOKENS = ("prompt_tokens", "response_tokens", "behavior_logprobs")
-
-
-@dataclass(frozen=True)
-class RecordSchema:
-    """Where a system keeps our fields.
-
-    Attributes
-    ----------
-    name : str
-        The system.
-    fields : dict
-        Our field name to the system's; a dot goes into an inner mapping. Empty: the names are ours.
-    required : tuple of str
-        Which of our fields a record must have.
-    derive : callable, optional
-        Reads what renaming cannot express; takes the record, gives our fields.
-    """
-
-    name: str
-    fields: Mapping[str, str] = field(default_factory=dict)
-    required: tuple[str, ...] = REQUIRED
-    derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-
-    def read(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the record under our names.
-
-        Examples
-        --------
-        >>> schema_named("trl").read({"completion_ids": [5, 2]})
-        {'response_tokens': [5, 2]}
-        """
-        if not self.fields:
-            return record
-        ours: dict[str, Any] = {}
-        for name, path in self.fields.items():
-            value: Any = record
-            for part in path.split("."):
-                if not isinstance(value, Mapping) or part not in value:
-                    break
-                value = value[part]
-            else:
-                ours[name] = value
-        if self.derive is not None:
-            ours.update(self.derive(record))
-        return ours
-
-    def label(self, name: str) -> str:
-        """Return the system's own name of one of our fields.
-
-        Examples
-        --------
-        >>> schema_named("verl").label("reward")
-        'reward_score'
-        """
-        return self.fields.get(name, name)
 
 
 def _slime_fields(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,6 +34,56 @@ def _slime_fields(record: Mapping[str, Any]) -> dict[str, Any]:
         unread = [v for v in numbers if type(v) is not int]
         ours["policy_version"] = unread[0] if unread else min(numbers)
     return ours
+
+
+def _split(joint: Any, length: int) -> tuple[Any, Any]:
+    """Cut a list of prompt and response before the last `length` of its members."""
+    if not isinstance(joint, list | tuple) or not 0 <= length <= len(joint):
+        words = Words("a list that cannot be split into prompt and response")
+        return words, words
+    return joint[: len(joint) - length], joint[len(joint) - length :]
+
+
+def _openrlhf_fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Split OpenRLHF's sequence: the mask over actions is as long as what follows the prompt."""
+    mask = record.get("action_mask")
+    length = len(mask) if isinstance(mask, list | tuple) else -1
+    prompt, response = _split(record.get("sequences"), length)
+    return {"prompt_tokens": prompt, "response_tokens": response}
+
+
+def _masked_fields(tokens: str, mask: str, logprobs: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Split lists over prompt and response alike at the first token that is trained on."""
+
+    def derive(record: Mapping[str, Any]) -> dict[str, Any]:
+        lists = {label: record.get(label) for label in (tokens, mask, logprobs)}
+        whole = record.get("input_lengths")
+        if type(whole) is int and whole >= 0:
+            # NeMo RL writes rows that are padded on the right.
+            lists = {label: v[:whole] if isinstance(v, list | tuple) else v for label, v in lists.items()}
+        joint, active = lists[tokens], lists[mask]
+        length = -1
+        if isinstance(active, list | tuple) and isinstance(joint, list | tuple) and len(active) == len(joint):
+            first = next((place for place, each in enumerate(active) if each), len(active))
+            length = len(active) - first
+        ours = dict(zip(("prompt_tokens", "response_tokens"), _split(joint, length)))
+        for name, label in (("loss_mask", mask), ("behavior_logprobs", logprobs)):
+            values = lists[label]
+            if length >= 0 and isinstance(values, list | tuple):
+                size = len(joint)  # type: ignore[arg-type]
+                words = Words(f"a list of {len(values)} for {size} tokens")
+                ours[name] = values[size - length :] if len(values) == size else words
+        return ours
+
+    return derive
+
+
+def _skyrl_fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Sum SkyRL's rewards where there is one per token."""
+    reward = record.get("rewards")
+    if isinstance(reward, list | tuple) and reward and all(is_number(each) for each in reward):
+        return {"reward": sum(reward)}
+    return {}
 
 
 _SCHEMAS = (
@@ -186,17 +156,67 @@ _SCHEMAS = (
         (*_TOKENS, "policy_version", "reward", "stop_reason"),
         _slime_fields,
     ),
+    RecordSchema(
+        "openrlhf",
+        {
+            "sample_id": "index",
+            "prompt_tokens": "sequences",
+            "response_tokens": "sequences",
+            "behavior_logprobs": "rollout_log_probs",
+            "loss_mask": "action_mask",
+            "reward": "rewards",
+        },
+        (*_TOKENS, "loss_mask", "reward"),
+        _openrlhf_fields,
+    ),
+    RecordSchema(
+        "nemo_rl",
+        {
+            "prompt_tokens": "token_ids",
+            "response_tokens": "token_ids",
+            "behavior_logprobs": "generation_logprobs",
+            "loss_mask": "token_loss_mask",
+            "reward": "rewards",
+        },
+        (*_TOKENS, "loss_mask", "reward"),
+        _masked_fields("token_ids", "token_loss_mask", "generation_logprobs"),
+    ),
+    RecordSchema(
+        "prime_rl",
+        {
+            "prompt_tokens": "token_ids",
+            "response_tokens": "token_ids",
+            "behavior_logprobs": "logprobs",
+            "loss_mask": "mask",
+        },
+        (*_TOKENS, "loss_mask"),
+        _masked_fields("token_ids", "mask", "logprobs"),
+    ),
+    RecordSchema(
+        "skyrl",
+        {
+            "prompt_tokens": "prompt_token_ids",
+            "response_tokens": "response_ids",
+            "behavior_logprobs": "rollout_logprobs",
+            "loss_mask": "loss_masks",
+            "reward": "rewards",
+            "stop_reason": "stop_reasons",
+        },
+        (*_TOKENS, "loss_mask", "reward"),
+        _skyrl_fields,
+    ),
 )
 SCHEMA_NAMES = tuple(schema.name for schema in _SCHEMAS)
 
 
-def schema_named(name: str) -> RecordSchema:
-    """Find a schema by its system's name.
+def schema_named(name: str | Mapping[str, str]) -> RecordSchema:
+    """Find a schema by its system's name, or make one from a map of columns.
 
     Parameters
     ----------
-    name : str
-        One of ``SCHEMA_NAMES``.
+    name : str or mapping
+        One of ``SCHEMA_NAMES``, or our field names to those of the records; a dot goes into an inner mapping.
+        Of a map, every field is required that our own records must have.
 
     Returns
     -------
@@ -205,15 +225,67 @@ def schema_named(name: str) -> RecordSchema:
     Raises
     ------
     ConfigError
-        If there is no such schema.
+        If there is no such schema, or a map names a field that is none of ours.
 
     Examples
     --------
+    >>> schema_named({"sample_id": "id", "reward": "score.total"}).required
+    ('sample_id', 'reward')
     >>> schema_named("areal").label("token_versions")
     'output_versions'
     """
+    if isinstance(name, Mapping):
+        return _mapped(name)
     choice("schema", name, SCHEMA_NAMES, way_out="Rename the fields before the check.")
     return next(schema for schema in _SCHEMAS if schema.name == name)
+
+
+def _mapped(columns: Mapping[str, str]) -> RecordSchema:
+    for ours, theirs in columns.items():
+        choice("columns", ours, (*REQUIRED, *OPTIONAL), way_out="Name our field first: sample_id=id.")
+        if not isinstance(theirs, str) or not theirs:
+            way_out = "Give the record's own name, as sample_id=id."
+            raise ConfigError(f"columns.{ours}", "must be the name of a field", theirs, way_out)
+    if not columns:
+        raise ConfigError("columns", "must name a field", dict(columns), "Give one, as sample_id=id.")
+    required = tuple(name for name in REQUIRED if name in columns)
+    return RecordSchema("columns", dict(columns), required)
+
+
+def detect_schema(record: Mapping[str, Any]) -> str:
+    """Tell whose field names a record has.
+
+    Parameters
+    ----------
+    record : mapping
+
+    Returns
+    -------
+    str
+        The one schema all of whose required fields the record has, and most of them.
+
+    Raises
+    ------
+    ConfigError
+        If it is none, or could be several.
+
+    Examples
+    --------
+    >>> detect_schema({"prompt_ids": [2], "completion_ids": [5], "sampling_per_token_logps": [-0.5]})
+    'trl'
+    """
+
+    def labels(schema: RecordSchema) -> set[str]:
+        return {schema.label(name).split(".")[0] for name in schema.required}
+
+    fitting = [schema for schema in _SCHEMAS if all(label in record for label in labels(schema))]
+    most = max((len(labels(schema)) for schema in fitting), default=0)
+    best = [schema.name for schema in fitting if len(labels(schema)) == most]
+    if len(best) == 1:
+        return best[0]
+    rule = "must have the field names of one system to be told by them"
+    got = Words(f"those of {' and '.join(best)}" if best else "those of none")
+    raise ConfigError("shape", rule, got, f"Name it: {', '.join(SCHEMA_NAMES)}; or map the columns.")
 
 
 def better_schema(schema: RecordSchema, record: Mapping[str, Any]) -> RecordSchema | None:

@@ -180,7 +180,7 @@ def check_masks(
         name = "loss_mask" if loss is not None else "tool_mask"
         rule = "should leave a token to train on"
         check.add("nothing_trained", name, rule, Words("no active token"), "Drop the record.")
-    if logprobs:
+    if logprobs and (active is None or len(active) == len(logprobs)):
         values = logprobs if active is None else [v for v, a in zip(logprobs, active) if a]
         _check_zeros(check, logprobs, values, active)
     return active

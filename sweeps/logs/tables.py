@@ -228,16 +228,23 @@ def _number(value: Any) -> float:
         return float("inf")
 
 
+def _utf8(text: str) -> str:
+    """Spell out lone surrogates, which JSON can write and a column of texts cannot hold."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _from_records(records: list[dict[str, Any]]) -> pl.DataFrame:
     """Return records as columns; those with texts in them as texts, the rest as numbers."""
     import polars as pl
 
-    names = list(dict.fromkeys(name for record in records for name in record))
+    names: dict[str, str] = {}
+    for own in dict.fromkeys(name for record in records for name in record):
+        names.setdefault(_utf8(own), own)  # of two that are spelt alike the first stays
     columns = []
-    for name in names:
-        values = [record.get(name) for record in records]
+    for name, own in names.items():
+        values = [record.get(own) for record in records]
         if any(isinstance(value, str) for value in values):
-            texts = [None if value is None else str(value) for value in values]
+            texts = [None if value is None else _utf8(str(value)) for value in values]
             columns.append(pl.Series(name, texts, pl.String))
         else:
             numbers = [None if value is None else _number(value) for value in values]

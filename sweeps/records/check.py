@@ -1,17 +1,20 @@
 """Check every rollout record of a file against the contract, in bounded memory, and count what is wrong.
 
 Nothing stops at the first finding: all bad lines are counted by rule, the first ones are kept in full. What
-is held at any time is one line, some bytes per bad record (its line number), and some 33 bytes per record
-for the rules of the batch.
+is held at any time is one piece of the file, some bytes per bad record (its line number), and what
+:mod:`.batch_state` keeps of each record for the rules of the batch. A file of more than a mebibyte is checked
+by the piece (:mod:`.bulk`), a smaller one line by line, with the same findings.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, BinaryIO, TypedDict, Unpack
 
 import numpy as np
@@ -21,17 +24,21 @@ from ...kernels.contract.batch import BatchCheck
 from ...kernels.contract.contract import RolloutContract
 from ...kernels.contract.findings import RULES, ContractFinding, shown
 from ...kernels.errors import ConfigError
-from ..checks import WholeNumber, checked, path_of
+from ..checks import WholeNumber, checked, flag_of, path_of
 from .files import (
     LINE_RULES,
     MAX_LINE_BYTES,
+    LineReader,
     RecordLine,
     is_parquet,
+    plain_id,
     read_jsonl,
-    record_lines,
+    table_batches,
 )
+from .streams import pieces, unpacked_stream
 
 _PROGRESS_SECONDS = 5.0
+_TABLE_ROWS = 16_384
 
 
 @dataclass
@@ -89,6 +96,8 @@ class RecordReport:
         The first findings in full.
     hidden_findings : int
         How many more there were.
+    statistics : dict or None
+        By version and by group, where they were asked for; as in the page on ``--json``.
     """
 
     file: str
@@ -101,6 +110,7 @@ class RecordReport:
     rules: dict[str, RuleCount] = field(default_factory=dict)
     findings: list[LineFinding] = field(default_factory=list)
     hidden_findings: int = 0
+    statistics: dict[str, Any] | None = None
 
     @property
     def errors(self) -> int:
@@ -144,6 +154,7 @@ class RecordReport:
                 for item in self.findings
             ],
             "hidden_findings": self.hidden_findings,
+            **({} if self.statistics is None else {"statistics": self.statistics}),
         }
 
 
@@ -161,9 +172,12 @@ def rule_in_words(code: str) -> str:
 class _Tally:
     """Counts findings as they come, and keeps the first of them."""
 
-    def __init__(self, report: RecordReport, keep: int) -> None:
+    def __init__(
+        self, report: RecordReport, keep: int, on_finding: Callable[[LineFinding], None] | None = None
+    ) -> None:
         self.report = report
         self._keep = keep
+        self._on_finding = on_finding
         self._bad = array("Q")
         self._warned = array("Q")
 
@@ -178,6 +192,8 @@ class _Tally:
             lines = self._bad if found.severity == "error" else self._warned
             if not lines or lines[-1] != line:
                 lines.append(line)
+            if self._on_finding is not None:
+                self._on_finding(LineFinding(line, record_id, found))
             if len(self.report.findings) < self._keep:
                 self.report.findings.append(LineFinding(line, record_id, found))
             else:
@@ -191,12 +207,6 @@ class _Tally:
         self.report.valid_records = self.report.records - len(self.report.bad_lines)
 
 
-def _plain_id(value: Any) -> Any:
-    """Keep a record's id when it is one, so that a report never holds a record."""
-    short = isinstance(value, str) and len(value) <= 200
-    return value if short or (isinstance(value, int) and not isinstance(value, bool)) else None
-
-
 def validate_lines(
     lines: Iterable[RecordLine],
     *,
@@ -206,13 +216,14 @@ def validate_lines(
     batch_rules: bool = True,
     keep: int = 20,
     progress: Callable[[int, int], None] | None = None,
+    on_finding: Callable[[LineFinding], None] | None = None,
 ) -> RecordReport:
-    """Check lines as they are read.
+    """Check lines as they are read, one by one.
 
     Parameters
     ----------
     lines : iterable of RecordLine
-        From ``read_jsonl``, ``read_parquet`` or ``record_lines``.
+        From ``read_jsonl`` or ``record_lines``.
     file : str
         The name for the report.
     contract : RolloutContract, optional
@@ -225,6 +236,8 @@ def validate_lines(
         How many findings to keep in full; all are counted.
     progress : callable, optional
         Called every few seconds with the lines and the bad records so far.
+    on_finding : callable, optional
+        Called with every finding in full.
 
     Returns
     -------
@@ -240,7 +253,7 @@ def validate_lines(
     """
     contract = contract or RolloutContract()
     report = RecordReport(file)
-    tally = _Tally(report, keep)
+    tally = _Tally(report, keep, on_finding)
     batch = BatchCheck(group_size=group_size, lines=True) if batch_rules else None
     due = time.monotonic() + _PROGRESS_SECONDS
     for line in lines:
@@ -257,7 +270,7 @@ def validate_lines(
         if batch is not None:
             batch.add(line.number, check)
         if check.findings:
-            tally.add(line.number, _plain_id(check.get("sample_id")), check.findings)
+            tally.add(line.number, plain_id(check.get("sample_id")), check.findings)
         if progress is not None and time.monotonic() >= due:
             progress(line.number, report.errors)
             due = time.monotonic() + _PROGRESS_SECONDS
@@ -274,6 +287,44 @@ class CheckOptions(TypedDict, total=False):
     batch_rules: bool
     keep: int
     progress: Callable[[int, int], None] | None
+    on_finding: Callable[[LineFinding], None] | None
+
+
+def _validate_parts(
+    parts: Callable[[Any], Iterator[Any]],
+    *,
+    file: str,
+    contract: RolloutContract,
+    with_statistics: bool,
+    group_size: int | None = None,
+    batch_rules: bool = True,
+    keep: int = 20,
+    progress: Callable[[int, int], None] | None = None,
+    on_finding: Callable[[LineFinding], None] | None = None,
+) -> RecordReport:
+    """Check a file by the piece; `parts` takes the checker and gives what each piece had."""
+    from .batch_state import BatchState
+    from .bulk import BulkCheck
+    from .statistics import RecordStatistics
+
+    report = RecordReport(file)
+    tally = _Tally(report, keep, on_finding)
+    statistics = RecordStatistics() if with_statistics else None
+    batch = BatchState(group_size=group_size, with_rewards=with_statistics) if batch_rules else None
+    due = time.monotonic() + _PROGRESS_SECONDS
+    bulk = BulkCheck(contract, batch, statistics, lambda single: tally.add(*single))
+    for report.lines in parts(bulk):
+        if progress is not None and time.monotonic() >= due:
+            progress(report.lines, report.errors)
+            due = time.monotonic() + _PROGRESS_SECONDS
+    report.blank_lines = bulk.blank_lines
+    report.records = report.lines - report.blank_lines
+    for place, found in batch.findings() if batch is not None else ():
+        tally.add(place, None, [found])
+    tally.close()
+    if statistics is not None:
+        report.statistics = statistics.as_dict(None if batch is None else batch.groups())
+    return report
 
 
 def validate_records(
@@ -281,9 +332,10 @@ def validate_records(
     *,
     contract: RolloutContract | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
+    statistics: bool = False,
     **options: Unpack[CheckOptions],
 ) -> RecordReport:
-    """Check every record of a JSONL or parquet file, or of a stream of JSON lines.
+    """Check every record of a file of JSON lines (gzip, zstandard) or parquet, or of a stream of lines.
 
     Parameters
     ----------
@@ -293,8 +345,11 @@ def validate_records(
         The rules and their limits.
     max_line_bytes : int
         Longer lines are reported and passed over.
+    statistics : bool
+        Whether the report has statistics by version and by group.
     **options
-        ``group_size``, ``batch_rules``, ``keep`` and ``progress`` as in :func:`validate_lines`.
+        ``group_size``, ``batch_rules``, ``keep``, ``progress`` and ``on_finding`` as in
+        :func:`validate_lines`.
 
     Returns
     -------
@@ -304,19 +359,47 @@ def validate_records(
     Raises
     ------
     ConfigError
-        If the file is missing, or neither JSONL nor parquet; never because of a record.
+        If the file is missing, or neither JSON lines nor parquet, or packed and damaged; never because of a
+        record.
     """
     if contract is not None:
         instance("contract", contract, RolloutContract, "Build one, as RolloutContract(max_policy_lag=2).")
+    contract = contract or RolloutContract()
+    with_statistics = flag_of("statistics", statistics)
     max_line_bytes = checked(WholeNumber, "max_line_bytes", max_line_bytes, low=1, high=2**40)
     if not isinstance(source, str | os.PathLike) and not callable(getattr(source, "readline", None)):
         way_out = "Give a path, or a file opened for reading bytes."
         raise ConfigError("source", "must be a path or a stream", source, way_out)
+    common: Any = {"contract": contract, **options}
     if not isinstance(source, str | os.PathLike):
-        lines = read_jsonl(source, max_line_bytes=max_line_bytes)
         name = str(getattr(source, "name", "<stream>"))
-        return validate_lines(lines, file=name, contract=contract, **options)
+        if not callable(getattr(source, "read", None)):
+            lines = read_jsonl(source, max_line_bytes=max_line_bytes)
+            return validate_lines(lines, file=name, **common)
+        return _validate_stream(source, name, max_line_bytes, with_statistics, common)
     path = path_of("source", source)
-    is_parquet(path)  # refuses a missing file before anything is counted
-    lines = record_lines(path, max_line_bytes=max_line_bytes)
-    return validate_lines(lines, file=str(path), contract=contract, **options)
+    if is_parquet(path):
+        batches = table_batches(path, _TABLE_ROWS)
+        return _validate_parts(
+            lambda bulk: bulk.rows(batches), file=str(path), with_statistics=with_statistics, **common
+        )
+    with path.open("rb") as stream:
+        return _validate_stream(stream, str(path), max_line_bytes, with_statistics, common)
+
+
+def _validate_stream(
+    stream: BinaryIO, name: str, max_line_bytes: int, with_statistics: bool, common: dict[str, Any]
+) -> RecordReport:
+    """Check JSON lines: a small file line by line, for which nothing needs to be compiled or loaded."""
+    parts = pieces(unpacked_stream(stream), max_line_bytes)
+    first = next(parts)
+    if first.last and not with_statistics:
+        lines = read_jsonl(io.BytesIO(first.content), max_line_bytes=max_line_bytes)
+        return validate_lines(lines, file=name, **common)
+    reader = LineReader(max_line_bytes)
+    return _validate_parts(
+        lambda bulk: bulk.lines(chain([first], parts), reader),
+        file=name,
+        with_statistics=with_statistics,
+        **common,
+    )

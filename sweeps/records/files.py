@@ -1,4 +1,4 @@
-"""Read rollout records from JSONL and parquet, one at a time, with their physical line or row numbers.
+"""Read rollout records from JSON lines and parquet, with their physical line or row numbers.
 
 JSONL is read as bytes and cut at line feeds only, so that a line's number is the one an editor or ``sed -n``
 shows: blank lines count, a carriage return before the line feed is white space, a byte order mark at the
@@ -16,15 +16,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ...kernels.contract.findings import ContractFinding
 from ...kernels.errors import ConfigError, ContractError, Finding
 from ..checks import path_of
 from ..user_files import exact_path, table_errors
+from .streams import unpacked_stream
+
+if TYPE_CHECKING:
+    import polars
 
 MAX_LINE_BYTES = 64 * 2**20
-_PARQUET_ROWS = 512
+_PARQUET_ROWS = 16_384
 _BOM = b"\xef\xbb\xbf"
 
 LINE_RULES: dict[str, tuple[str, str]] = {
@@ -79,7 +83,7 @@ class _Decoder:
         return self._decode(text)
 
 
-def _physical_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes, bool]]:
+def physical_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes, bool]]:
     """Return number, bytes and "fits the limit" of each line; of a longer line only its beginning."""
     number = 0
     while line := stream.readline(limit + 1):
@@ -107,7 +111,7 @@ def read_jsonl(stream: BinaryIO, *, max_line_bytes: int = MAX_LINE_BYTES) -> Ite
     Raises
     ------
     ConfigError
-        If the stream is compressed, UTF-16 or parquet.
+        If the stream is packed, UTF-16 or parquet.
 
     Examples
     --------
@@ -115,18 +119,43 @@ def read_jsonl(stream: BinaryIO, *, max_line_bytes: int = MAX_LINE_BYTES) -> Ite
     >>> [(line.number, line.readable) for line in read_jsonl(io.BytesIO(b'{"a": 1}\\n\\n{bad'))]
     [(1, True), (2, False), (3, False)]
     """
-    decoder = _Decoder()
-    for number, line, fits in _physical_lines(stream, max_line_bytes):
+    reader = LineReader(max_line_bytes)
+    for number, line, fits in physical_lines(stream, max_line_bytes):
         if number == 1:
-            _refuse_other_formats(line)
-            line = line.removeprefix(_BOM)
-        if not fits:
-            way_out = "Is a line feed missing? Raise --max-line-bytes if a record is that long."
-            rule = f"must not be longer than {max_line_bytes} bytes"
-            found = _remark("line_too_long", rule, f"{line[:40].decode('latin-1')}...", way_out)
-            yield RecordLine(number, None, False, (found,))
-            continue
-        yield _decoded(decoder, number, line)
+            line = reader.without_mark(line)
+        yield reader.line(number, line) if fits else reader.too_long(number, line)
+
+
+class LineReader:
+    """Reads single lines that are already there.
+
+    Parameters
+    ----------
+    limit : int
+        Longer lines are not decoded.
+    """
+
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self.limit = limit
+        self._decoder = _Decoder()
+
+    def without_mark(self, beginning: bytes) -> bytes:
+        """Return the beginning of a file without a byte order mark; refuse what is no JSON lines."""
+        _refuse_other_formats(beginning)
+        return beginning.removeprefix(_BOM)
+
+    def line(self, number: int, line: bytes) -> RecordLine:
+        """Read one line, its line feed included if it has one."""
+        if len(line) - line.endswith(b"\n") > self.limit:
+            return self.too_long(number, line)
+        return _decoded(self._decoder, number, line)
+
+    def too_long(self, number: int, beginning: bytes) -> RecordLine:
+        """Report a line that is too long, by its beginning."""
+        way_out = "Is a line feed missing? Raise --max-line-bytes if a record is that long."
+        rule = f"must not be longer than {self.limit} bytes"
+        found = _remark("line_too_long", rule, f"{beginning[:40].decode('latin-1')}...", way_out)
+        return RecordLine(number, None, False, (found,))
 
 
 def _decoded(decoder: _Decoder, number: int, line: bytes) -> RecordLine:
@@ -165,8 +194,8 @@ def _decoded(decoder: _Decoder, number: int, line: bytes) -> RecordLine:
 def _refuse_other_formats(beginning: bytes) -> None:
     """Raise for what is plainly another format, with what to do."""
     formats = (
-        (b"\x1f\x8b", "gzip", "Decompress it: gzip -dc FILE | lagsweep validate -"),
-        (b"\x28\xb5\x2f\xfd", "zstandard", "Decompress it: zstd -dc FILE | lagsweep validate -"),
+        (b"\x1f\x8b", "gzip in gzip", "Unpack it: gzip -dc FILE | lagsweep validate -"),
+        (b"\x28\xb5\x2f\xfd", "zstandard inside", "Unpack it: zstd -dc FILE | lagsweep validate -"),
         (b"PAR1", "parquet", "Parquet cannot be read from a pipe; give the file's path."),
         (b"\xff\xfe", "UTF-16", "Write the file as UTF-8."),
         (b"\xfe\xff", "UTF-16", "Write the file as UTF-8."),
@@ -176,10 +205,22 @@ def _refuse_other_formats(beginning: bytes) -> None:
             raise ConfigError("file", "must be JSON lines or a parquet file", name, way_out)
 
 
-def _there(value: Any) -> Any:
+def plain_id(value: Any) -> Any:
+    """Keep a record's id when it is one, so that a report never holds a record.
+
+    Examples
+    --------
+    >>> plain_id("s1"), plain_id(7), plain_id([1]), plain_id(500 * "s")
+    ('s1', 7, None, None)
+    """
+    short = isinstance(value, str) and len(value) <= 200
+    return value if short or (isinstance(value, int) and not isinstance(value, bool)) else None
+
+
+def there(value: Any) -> Any:
     """Leave out the nulls of a parquet struct."""
     if isinstance(value, dict):
-        return {name: _there(item) for name, item in value.items() if item is not None}
+        return {name: there(item) for name, item in value.items() if item is not None}
     return value
 
 
@@ -201,21 +242,46 @@ def read_parquet(path: Path) -> Iterator[RecordLine]:
     ConfigError
         If the file cannot be read as parquet.
     """
+    start = 0
+    for rows in table_batches(path, _PARQUET_ROWS):
+        for offset, row in enumerate(rows.iter_rows(named=True)):
+            yield RecordLine(start + offset + 1, there(row), True)
+        start += rows.height
+
+
+def table_batches(path: Path, rows: int) -> Iterator[polars.DataFrame]:
+    """Read a parquet file in batches of rows.
+
+    Parameters
+    ----------
+    path : Path
+    rows : int
+        How many rows a batch has; the last one may have fewer.
+
+    Yields
+    ------
+    polars.DataFrame
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read as parquet.
+    """
     import polars as pl
 
     start = 0
+    lazy = pl.scan_parquet(exact_path(path), glob=False)
     while True:
         try:
-            rows = pl.scan_parquet(exact_path(path), glob=False).slice(start, _PARQUET_ROWS).collect()
+            batch = lazy.slice(start, rows).collect()
         except table_errors() as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0][:80]
             way_out = f"Write it again; row {start + 1} is where reading failed."
             raise ConfigError("file", "must be a readable parquet file", reason, way_out) from None
-        if not rows.height:
+        if not batch.height:
             return
-        for offset, row in enumerate(rows.iter_rows(named=True)):
-            yield RecordLine(start + offset + 1, _there(row), True)
-        start += rows.height
+        yield batch
+        start += batch.height
 
 
 def is_parquet(path: Path) -> bool:
@@ -260,7 +326,7 @@ def record_lines(path: Path, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterato
         yield from read_parquet(path)
         return
     with path.open("rb") as stream:
-        yield from read_jsonl(stream, max_line_bytes=max_line_bytes)
+        yield from read_jsonl(unpacked_stream(stream), max_line_bytes=max_line_bytes)
 
 
 def read_records(path: str | Path) -> Iterator[Any]:

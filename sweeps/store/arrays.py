@@ -210,7 +210,10 @@ class ZarrFiles:
         OSError, ValueError
             If the file is not there, or is no JSON object.
         """
-        found = json.loads((self.path / name / METADATA_NAME).read_bytes())
+        try:
+            found = json.loads((self.path / name / METADATA_NAME).read_bytes())
+        except RecursionError:
+            raise ValueError("is nested too deeply for metadata of Zarr") from None
         if not isinstance(found, dict) or not isinstance(found.get("attributes", {}), dict):
             raise ValueError("is no metadata of Zarr")
         return found

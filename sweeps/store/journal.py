@@ -49,7 +49,7 @@ def read_line(line: bytes) -> dict[str, Any] | None:
         text = line.decode()
         record = json.loads(text)
         crc = record.pop("crc")
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
     whole = line == journal_line(record) and crc == _crc(text[: text.rindex(',"crc":')] + "}")
     return record if whole and _is_well_made(record) else None

@@ -100,7 +100,7 @@ class StoreLock:
         content, about = self.holder, os.fstat(self._file.fileno())
         try:
             holder = json.loads(content) if content.strip() else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             holder = None
         if not isinstance(holder, dict) and about.st_nlink > 1:
             # A second name of some file elsewhere, whose content is not ours to overwrite.

@@ -31,7 +31,7 @@ def note_run(place: Place, **facts: Any) -> Iterator[dict[str, Any]]:
     """Write down that a command works on the store, and how it ended."""
     try:
         runs = list(json.loads((place.folder / RUN_NAME).read_text())["runs"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         runs = []
     entry: dict[str, Any] = {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],

@@ -21,7 +21,7 @@ from lagsweep.kernels.contract.contract import (
     rollout_contract_errors,
 )
 from lagsweep.kernels.contract.findings import RULES, ContractFinding
-from lagsweep.kernels.contract.schemas import REQUIRED, SCHEMA_NAMES
+from lagsweep.kernels.contract.schemas import REQUIRED, SCHEMA_NAMES, detect_schema
 from lagsweep.kernels.contract.token_rules import first_difference
 from lagsweep.testing import arbitrary_records, damaged_records, good_record, json_values
 
@@ -630,11 +630,90 @@ FOREIGN = {
 }
 
 
+# Systems whose records carry no version.
+UNVERSIONED = {
+    "openrlhf": {
+        "sequences": [5, 6, 2],
+        "action_mask": [1, 1],
+        "rollout_log_probs": [-0.5, -0.5],
+        "rewards": 1.0,
+    },
+    "nemo_rl": {
+        "token_ids": [5, 6, 2, 0],
+        "input_lengths": 3,
+        "token_loss_mask": [0, 1, 1, 0],
+        "generation_logprobs": [0.0, -0.5, -0.5, 0.0],
+        "rewards": 1.0,
+    },
+    "prime_rl": {
+        "token_ids": [5, 6, 7, 2],
+        "mask": [False, True, False, True],
+        "logprobs": [0.0, -0.5, 0.0, -0.5],
+        "temperatures": [1.0, 1.0, 1.0, 1.0],
+    },
+    "skyrl": {
+        "prompt_token_ids": [5],
+        "response_ids": [6, 2],
+        "loss_masks": [1, 1],
+        "rollout_logprobs": [-0.5, -0.5],
+        "rewards": [0.0, 1.0],
+        "stop_reasons": "stop",
+    },
+}
+
+
+@pytest.mark.parametrize("schema", UNVERSIONED)
+def test_a_good_record_of_a_system_without_versions_is_good_at_any_lag_limit(schema):
+    assert codes(UNVERSIONED[schema], schema=schema, trainer_version=6, max_policy_lag=0) == set()
+
+
+@pytest.mark.parametrize(
+    ("schema", "changes", "path"),
+    [
+        ("openrlhf", {"rollout_log_probs": [-0.5]}, "rollout_log_probs"),
+        ("openrlhf", {"action_mask": [1, 1, 1, 1]}, "sequences"),
+        ("nemo_rl", {"generation_logprobs": [0.0, -0.5]}, "generation_logprobs"),
+        ("nemo_rl", {"generation_logprobs": [0.0, 0.5, -0.5, 0.0]}, "generation_logprobs[0]"),
+        ("prime_rl", {"mask": [True]}, "token_ids"),
+        ("prime_rl", {"token_ids": [5, -6, 7, 2]}, "token_ids[0]"),
+        ("skyrl", {"loss_masks": [1]}, "loss_masks"),
+        ("skyrl", {"rewards": [None, 1.0]}, "rewards"),
+    ],
+)
+def test_joint_lists_are_split_and_what_is_wrong_in_them_is_named(schema, changes, path):
+    found = rollout_contract_errors({**UNVERSIONED[schema], **changes}, schema=schema)
+
+    assert path in {f.path for f in found}
+
+
+@pytest.mark.parametrize("schema", [*FOREIGN, *UNVERSIONED])
+def test_a_systems_record_is_told_by_its_names(schema):
+    assert detect_schema((FOREIGN | UNVERSIONED)[schema]) == schema
+
+
+def test_a_record_whose_names_are_nobodys_is_not_guessed_at():
+    with pytest.raises(ConfigError, match=r"shape: must have the field names of one .*those of none"):
+        detect_schema({"id": 1, "text": "x"})
+
+
+def test_a_map_of_columns_requires_what_it_maps_and_names_it():
+    columns = {"sample_id": "id", "policy_version": "meta.step", "loss_mask": "mask"}
+    contract = RolloutContract(schema=columns, published_version=5)
+
+    assert contract.errors({"id": "a", "meta": {"step": 3}}) == []
+    assert [f.path for f in contract.errors({"id": "a", "meta": {"step": 7}})] == ["meta.step"]
+    assert [f.path for f in contract.errors({"id": "", "meta": 1})] == ["id", "meta.step"]
+    with pytest.raises(ConfigError, match="columns: must be one of sample_id"):
+        RolloutContract(schema={"sampleid": "id"})
+    with pytest.raises(ConfigError, match=r"columns\.sample_id: must be the name of a field"):
+        RolloutContract(schema={"sample_id": 3})
+
+
 @pytest.mark.parametrize("schema", FOREIGN)
 def test_a_good_record_of_another_system_is_good_and_its_lag_is_that_of_its_oldest_part(schema):
     limits = {"schema": schema, "trainer_version": 6}
 
-    assert set(FOREIGN) == set(SCHEMA_NAMES) - {"lagsweep"}
+    assert set(FOREIGN) == set(SCHEMA_NAMES) - {"lagsweep", *UNVERSIONED}
     assert codes(FOREIGN[schema], max_policy_lag=3, **limits) == set()
     assert codes(FOREIGN[schema], max_policy_lag=2, **limits) == {"lag_over_limit"}
 
@@ -762,8 +841,8 @@ def test_the_record_is_left_as_it_was(record):
         ),
         (
             {"schema": "verll"},
-            "schema: must be one of lagsweep, minimal, verl, trl, areal, slime (got 'verll'). Did you mean "
-            "'verl'?",
+            "schema: must be one of lagsweep, minimal, verl, trl, areal, slime, openrlhf, nemo_rl, prime_rl, "
+            "skyrl (got 'verll'). Did you mean 'verl'?",
         ),
     ],
 )
@@ -772,3 +851,9 @@ def test_bad_limits_are_the_callers_error(limits, text):
         rollout_contract_errors(good_record(), **limits)
 
     assert str(refused.value) == text
+
+
+def test_a_mask_of_another_length_than_the_log_probabilities_raises_nothing_where_no_response_is_known():
+    record = good_record(response_tokens=None, loss_mask=[1, 1])
+
+    assert [error.code for error in rollout_contract_errors(record)] == ["tokens_type"]

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracle.every_command import run
-from strategies.rollout_records import good_record
 
 import lagsweep as ls
 from lagsweep.errors import ConfigError, StoreError
 from lagsweep.kernels.staleness.measured_drift import jackknifed_ess
 from lagsweep.sweeps.presets.systems import workload_config
 from lagsweep.sweeps.records.log_ratios import read_log_ratios
+from lagsweep.testing import good_record
 
 RECORDS = Path(__file__).resolve().parents[1] / "data" / "rollouts" / "real_rollouts_smollm2.jsonl"
 # Of tests/data/rollouts/ess_real.json, worked out apart from the package.

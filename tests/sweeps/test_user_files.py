@@ -334,6 +334,9 @@ DOORS = {
     "execute.processes",  # what processes that this one started send back
     "custom.custom",  # text that the spec itself made
     "user_files",  # the door
+    "records.findings_file",  # what it wrote itself
+    "records.bulk",  # lines that were read through the door of records
+    "records.cleaning",  # a table that was checked
     "records.files", "laws.files", "logs.tables",  # one format more, through the door
     "checkpoint.files", "checkpoint.manifest",  # the manifest's own strict reader
     "files", "frame_files", "json_text",

@@ -1,0 +1,353 @@
+"""Check records by the piece: whole columns are screened, and only what is left is looked at singly.
+
+A line's keys and kinds are told by one compiled pass over its bytes, columns are read by polars with explicit
+types, and a record that passes the screen breaks no rule. Every other line goes the way of
+:func:`.check.validate_lines`, so findings are the same whichever way a file was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from ...kernels._arguments import is_number, is_whole
+from ...kernels.contract.batch import sampling_space
+from ...kernels.contract.contract import RolloutContract
+from ...kernels.contract.findings import ContractFinding
+from ...kernels.contract.line_shapes import BLANK, line_shapes
+from ...kernels.contract.record import RecordCheck, is_finite
+from .batch_state import BatchState, Digests, column_digests, value_digests
+from .files import LineReader, RecordLine, plain_id, there
+from .screening import Screen, make_screen
+from .statistics import RecordStatistics
+from .streams import Piece
+
+_BLOCK_LINES = 2**16
+_MOST_FORMS = 64  # of one piece; what has a form beyond them is looked at singly
+_MOST_KNOWN = 4096
+_NOTHING = np.uint64(0)
+
+
+class Single(NamedTuple):
+    """What a line that was looked at by itself had; the record is not held on to."""
+
+    number: int
+    record_id: Any
+    findings: Sequence[ContractFinding]
+
+
+class BulkCheck:
+    """Records of one file, piece by piece.
+
+    Parameters
+    ----------
+    contract : RolloutContract
+    batch : BatchState or None
+        What is remembered for the batch rules; None leaves them out.
+    statistics : RecordStatistics or None
+        What is counted by version and group.
+    on_single : callable
+        Takes each line that was looked at by itself and had something to tell, in the order of lines.
+    """
+
+    def __init__(
+        self,
+        contract: RolloutContract,
+        batch: BatchState | None,
+        statistics: RecordStatistics | None,
+        on_single: Callable[[Single], None],
+    ) -> None:
+        self.contract = contract
+        self.blank_lines = 0
+        self._on_single = on_single
+        self.batch = batch
+        self.statistics = statistics
+        self._screens: dict[int, Screen | None] = {}
+        self._same: dict[Any, Screen] = {}
+
+    # -- JSON lines ------------------------------------------------------------------------------------------
+
+    def lines(self, parts: Iterator[Piece], reader: LineReader) -> Iterator[int]:
+        """Check the lines of pieces; gives how many lines there were so far."""
+        number = 0
+        for piece in parts:
+            content, too_long = piece.content, piece.too_long
+            if not number and content:
+                content = reader.without_mark(content)
+            elif not number:
+                too_long = reader.without_mark(too_long)
+            for block in _blocks(content, reader.limit):
+                self._block(block, number, reader)
+                number += block.ends.size
+                yield number
+            if too_long:
+                number += 1
+                self._on_single(Single(number, None, reader.too_long(number, too_long).findings))
+                yield number
+
+    def _block(self, block: _Block, before: int, reader: LineReader) -> None:
+        content, starts, ends, shapes = block
+        blank = shapes == BLANK
+        gathered = _Gathered(ends.size)
+        gathered.done[blank] = True
+        self.blank_lines += int(np.count_nonzero(blank))
+        if blank.all():
+            return
+        for screen, chosen in self._forms(block, reader):
+            if len(chosen) == ends.size:
+                text = content
+            else:
+                text = b"".join(content[starts[index] : ends[index]] for index in chosen)
+            gathered.take(screen, chosen, pl.read_ndjson(text, schema=screen.columns))
+        for index in np.flatnonzero(~gathered.done).tolist():
+            line = reader.line(before + index + 1, content[starts[index] : ends[index]])
+            self._single(gathered, index, line)
+        self._note(gathered, before)
+
+    def _forms(self, block: _Block, reader: LineReader) -> Iterator[tuple[Screen, NDArray[np.int64]]]:
+        """Return screens and the lines that each is for."""
+        content, starts, ends, shapes = block
+        left = shapes > BLANK
+        together: dict[int, tuple[Screen, list[NDArray[np.int64]]]] = {}
+        for _ in range(_MOST_FORMS):
+            first = int(left.argmax()) if left.size else 0
+            if not left.size or not left[first]:
+                break
+            shape = int(shapes[first])
+            same = left & (shapes == shapes[first])
+            if shape not in self._screens and len(self._screens) < _MOST_KNOWN:
+                line = reader.line(1, content[starts[first] : ends[first]])
+                self._screens[shape] = self._screen_of(line)
+            screen = self._screens.get(shape)
+            if screen is not None:
+                together.setdefault(id(screen), (screen, []))[1].append(np.flatnonzero(same))
+            left &= ~same
+        for screen, chosen in together.values():
+            yield screen, np.sort(np.concatenate(chosen)) if len(chosen) > 1 else chosen[0]
+
+    def _screen_of(self, line: RecordLine) -> Screen | None:
+        """Make a screen from a record, or find one that reads and asks the same."""
+        if not line.readable or line.findings or not isinstance(line.record, dict):
+            return None
+        screen = make_screen(line.record, self.contract)
+        if screen is None:
+            return None
+        parts = (screen.clean, *screen.values.values())
+        texts = tuple(part.meta.serialize() for part in parts)
+        return self._same.setdefault((texts, tuple(screen.values), str(screen.columns)), screen)
+
+    # -- tables ----------------------------------------------------------------------------------------------
+
+    def rows(self, batches: Iterator[pl.DataFrame]) -> Iterator[int]:
+        """Check the rows of batches of a table; gives how many rows there were so far."""
+        before = 0
+        for frame in batches:
+            gathered = _Gathered(frame.height)
+            types = {
+                name: dtype for name, dtype in frame.schema.items() if frame[name].null_count() < frame.height
+            }
+            screen = make_screen(types, self.contract, nulls=True)
+            if screen is not None:
+                gathered.take(screen, np.arange(frame.height), frame)
+            left = np.flatnonzero(~gathered.done)
+            rows = frame[left].iter_rows(named=True)
+            for index, row in zip(left.tolist(), rows):
+                self._single(gathered, index, RecordLine(before + index + 1, there(row), True))
+            self._note(gathered, before)
+            before += frame.height
+            yield before
+
+    # -- both ------------------------------------------------------------------------------------------------
+
+    def _single(self, gathered: _Gathered, index: int, line: RecordLine) -> None:
+        """Look at one line, take what is asked of it, and tell what it had."""
+        if not line.readable:
+            self.blank_lines += line.blank
+            if line.findings:
+                self._on_single(Single(line.number, None, line.findings))
+            return
+        check = self.contract.check(line.record)
+        check.findings.extend(line.findings)
+        gathered.put(index, check)
+        if check.findings:
+            self._on_single(Single(line.number, plain_id(check.get("sample_id")), check.findings))
+
+    def _note(self, gathered: _Gathered, before: int) -> None:
+        """Remember what the batch rules and the statistics need, in the order of the lines."""
+        gathered.put_ids()
+        if self.statistics is not None:
+            self.statistics.add(
+                gathered.versions[gathered.read],
+                gathered.rewards[gathered.read],
+                gathered.tokens[gathered.read],
+                gathered.bad[gathered.read],
+            )
+        if self.batch is None:
+            return
+        if gathered.read.any():
+            last = int(np.flatnonzero(gathered.read)[-1])
+            name = gathered.names.get(last) or gathered.name_of(last)
+            self.batch.group_field = self.contract.schema.label(name)
+        read = gathered.read
+        places = np.flatnonzero(read) + before + 1
+        digests = {part: (high[read], low[read]) for part, (high, low) in gathered.ids.items()}
+        self.batch.add(
+            places,
+            digests["sample"],
+            digests["group"],
+            digests["episode"],
+            gathered.bad[read],
+            gathered.rewards[read],
+        )
+        self.batch.note_kinds(
+            {kind: index + before + 1 for kind, index in gathered.spaces.items()},
+            {kind: index + before + 1 for kind, index in gathered.verifiers.items()},
+        )
+
+
+class _Block(NamedTuple):
+    """Some lines: where each begins and ends in the content, and its shape."""
+
+    content: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    shapes: NDArray[np.uint64]
+
+
+def _blocks(content: bytes, limit: int) -> Iterator[_Block]:
+    """Cut a piece into blocks of no more lines than a table of their values may have."""
+    ends, shapes, high = line_shapes(content)
+    starts = np.r_[0, ends[:-1]] if ends.size else ends
+    if limit < len(content):
+        shapes[ends - starts > limit] = _NOTHING
+    if high.size and not _is_utf8(content):
+        for index in np.flatnonzero(high):
+            if not _is_utf8(content[starts[index] : ends[index]]):
+                shapes[index] = _NOTHING
+    for first in range(0, ends.size, _BLOCK_LINES):
+        last = min(first + _BLOCK_LINES, ends.size)
+        begin, end = int(starts[first]), int(ends[last - 1])
+        whole = last - first == ends.size
+        yield _Block(
+            content if whole else content[begin:end],
+            starts[first:last] - begin,
+            ends[first:last] - begin,
+            shapes[first:last],
+        )
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class _Gathered:
+    """What is known of each line of a piece."""
+
+    def __init__(self, lines: int) -> None:
+        self.done = np.zeros(lines, dtype=np.bool_)
+        self.read = np.zeros(lines, dtype=np.bool_)
+        self.bad = np.zeros(lines, dtype=np.bool_)
+        self.rewards = np.full(lines, np.nan)
+        self.versions = np.full(lines, -1, dtype=np.int64)
+        self.tokens = np.full(lines, -1, dtype=np.int64)
+        self.ids: dict[str, Digests] = {
+            part: (np.zeros(lines, dtype=np.uint64), np.zeros(lines, dtype=np.uint64))
+            for part in ("sample", "group", "episode")
+        }
+        self.spaces: dict[Any, int] = {}
+        self.verifiers: dict[Any, int] = {}
+        self.names: dict[int, str] = {}
+        self._screened: list[tuple[Screen, NDArray[np.int64]]] = []
+        self._single_ids: list[tuple[int, Any, Any, Any]] = []
+
+    def take(self, screen: Screen, chosen: NDArray[np.int64], frame: pl.DataFrame) -> None:
+        """Screen rows, and take what is asked of those that pass."""
+        found = frame.select(screen.clean.fill_null(False).alias("clean"), **screen.values)
+        clean = found["clean"].to_numpy()
+        if not clean.all():
+            chosen, found = chosen[clean], found.filter("clean")
+        if not chosen.size:
+            return
+        self.done[chosen] = self.read[chosen] = True
+        self._screened.append((screen, chosen))
+        for part, kind in screen.kinds.items():
+            high, low = column_digests(found[part], kind)
+            self.ids[part][0][chosen], self.ids[part][1][chosen] = high, low
+        for name, where in (("version", self.versions), ("reward", self.rewards), ("tokens", self.tokens)):
+            if name in screen.values:
+                where[chosen] = found[name].to_numpy()
+        for name, seen in (("space", self.spaces), ("verifier", self.verifiers)):
+            if name in screen.values:
+                _first_places(found[name], chosen, seen)
+
+    def name_of(self, index: int) -> str:
+        """Return our name of the field that a screened line's group is from."""
+        for screen, chosen in self._screened:
+            place = int(np.searchsorted(chosen, index))
+            if place < chosen.size and chosen[place] == index:
+                return screen.group_name
+        return "prompt_id"
+
+    def put(self, index: int, check: RecordCheck) -> None:
+        """Take what is asked of a record that was looked at singly."""
+        self.read[index] = True
+        self.bad[index] = any(finding.severity == "error" for finding in check.findings)
+        group = check.get("group_id")
+        self.names[index] = "prompt_id" if group is None else "group_id"
+        ids = (check.get("sample_id"), check.get("prompt_id") if group is None else group)
+        self._single_ids.append((index, *map(_id, (*ids, check.get("episode_id")))))
+        space = sampling_space(check.get("decoding"))
+        if space is not None:
+            self.spaces[space] = min(index, self.spaces.get(space, index))
+        verifier = check.get("verifier_version")
+        if isinstance(verifier, str):
+            self.verifiers[verifier] = min(index, self.verifiers.get(verifier, index))
+        version = check.get("policy_version")
+        versions = check.get("token_versions")
+        if "policy_version" not in check.values and isinstance(versions, list) and versions:
+            version = min(versions) if all(is_whole(each) for each in versions) else None
+        if is_whole(version) and 0 <= version < 2**63:
+            self.versions[index] = version
+        self.rewards[index] = _one_reward(check.get("reward"))
+        response = check.get("response_tokens")
+        if isinstance(response, list):
+            self.tokens[index] = len(response)
+
+    def put_ids(self) -> None:
+        """Digest the ids of records that were looked at singly."""
+        if self._single_ids:
+            places, *columns = map(list, zip(*self._single_ids))
+            for part, column in zip(("sample", "group", "episode"), columns):
+                self.ids[part][0][places], self.ids[part][1][places] = value_digests(column)
+
+
+def _id(value: Any) -> Any:
+    """Keep what can be an id, so that no list of a record is held on to."""
+    return value if isinstance(value, str) or is_whole(value) else None
+
+
+def _first_places(values: pl.Series, chosen: NDArray[np.int64], seen: dict[Any, int]) -> None:
+    """Note where each value comes first."""
+    if values.min() == values.max():
+        kinds, firsts = [values[0]], [0]
+    else:
+        firsts = values.arg_unique().sort().head(1000).to_list()
+        kinds = values.gather(firsts).to_list()
+    for kind, first in zip(kinds, firsts):
+        index = int(chosen[first])
+        seen[kind] = min(index, seen.get(kind, index))
+
+
+def _one_reward(reward: Any) -> float:
+    """Return a reward as one number, NaN where it has none."""
+    parts = list(reward.values()) if isinstance(reward, dict) else [reward]
+    good = parts and all(is_number(part) and is_finite(part) for part in parts)
+    return float(sum(parts)) if good else np.nan

@@ -1,0 +1,192 @@
+"""What ``lagsweep validate`` reads and writes beside its report: patterns, findings, statistics."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from oracle import every_command
+
+from lagsweep.testing import good_record
+
+TRL = {"prompt_ids": [5], "completion_ids": [6, 2], "sampling_per_token_logps": [-0.5, -0.5]}
+
+
+def run(arguments):
+    """Run the command; its streams are texts."""
+    answer = every_command.run(arguments)
+    return answer._replace(out=answer.out.decode(), err=answer.err.decode())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Three files of records in two folders, three records of which are bad."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        good_record(sample_id=f"s{i}", prompt_id=f"p{i // 3}", policy_version=i // 4, reward=float(i % 3 > 0))
+        for i in range(12)
+    ]
+    rows[4]["reward"] = None
+    rows[5]["behavior_logprobs"] = [-0.5]
+    lines = [json.dumps(row).encode() for row in rows]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n\n".join(lines[:6]))
+    (tmp_path / "in" / "b.jsonl.gz").write_bytes(gzip.compress(b"\r\n".join([*lines[6:], lines[6]])))
+    (tmp_path / "in" / "note.txt").write_text("no records")
+    return tmp_path
+
+
+def names_of(*arguments):
+    answer = run(["validate", "--json", *arguments])
+    return [Path(each["file"]).name for each in json.loads(answer.out)["files"]]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_folder_and_a_pattern_stand_for_their_files_each_once():
+    assert names_of("in") == ["a.jsonl", "b.jsonl.gz"]
+    assert names_of("in/*.jsonl*", "in/a.jsonl") == ["a.jsonl", "b.jsonl.gz"]
+    assert names_of("**/a.jsonl") == ["a.jsonl"]
+
+
+def test_a_file_that_is_called_like_a_pattern_is_that_file(folder):
+    (folder / "in" / "[a].jsonl").write_bytes((folder / "in" / "a.jsonl").read_bytes())
+
+    assert names_of("in/[a].jsonl") == ["[a].jsonl"]
+
+
+def test_a_folder_without_records_is_refused(folder):
+    (folder / "empty").mkdir()
+
+    answer = run(["validate", "empty"])
+
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: file: must hold files that end in .jsonl, ")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_every_finding_is_a_row(folder, kind):
+    answer = run(["validate", "in", "--show", "0", "--findings", f"found.{kind}", "--json"])
+
+    path = folder / f"found.{kind}"
+    rows = pl.read_parquet(path) if kind == "parquet" else pl.read_ndjson(path)
+    assert rows.select("file", "line", "record_id", "code", "severity").rows() == [
+        ("in/a.jsonl", 9, "s4", "reward_null", "error"),
+        ("in/a.jsonl", 11, "s5", "logprob_length", "error"),
+        ("in/b.jsonl.gz", 7, None, "duplicate_sample_id", "error"),
+    ]
+    assert all(rows["message"].str.contains("must"))
+    assert [each["hidden_findings"] for each in json.loads(answer.out)["files"]] == [2, 1]
+
+
+def test_findings_of_good_records_are_an_empty_table(folder):
+    (folder / "good.jsonl").write_text(json.dumps(good_record()))
+
+    assert run(["validate", "good.jsonl", "--findings", "f.parquet"]).code == 0
+    assert pl.read_parquet(folder / "f.parquet").shape == (0, 8)
+
+
+def test_statistics_by_version_and_by_group(folder):
+    answer = run(["validate", "in/a.jsonl", "--statistics", "--json"])
+    text = run(["validate", "in/a.jsonl", "--statistics"]).out
+
+    statistics = json.loads(answer.out)["files"][0]["statistics"]
+    assert statistics["versions"] == 2
+    assert statistics["by_version"] == [
+        {
+            "version": 0, "records": 4, "bad_records": 0, "mean_reward": 0.5, "min_reward": 0.0,
+            "max_reward": 1.0, "mean_response_tokens": 3.0, "max_response_tokens": 3,
+        },
+        {
+            "version": 1, "records": 2, "bad_records": 2, "mean_reward": 1.0, "min_reward": 1.0,
+            "max_reward": 1.0, "mean_response_tokens": 3.0, "max_response_tokens": 3,
+        },
+    ]  # fmt: skip
+    assert statistics["groups"] == {"groups": 2, "sizes": {"3": 2}, "equal_rewards": 0, "with_rewards": 1}
+    assert "2 groups: 2 of 3" in text
+    assert "0 of 1 groups have equal rewards only" in text
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
+def test_the_good_records_are_written_as_they_are(folder, suffix):
+    answer = run(["validate", "in", "--clean", f"good.{suffix}"])
+
+    content = (folder / f"good.{suffix}").read_bytes()
+    content = gzip.decompress(content) if suffix.endswith("gz") else content
+    ids = [json.loads(line)["sample_id"] for line in content.splitlines()]
+    assert answer.code == 1
+    assert ids == [f"s{i}" for i in range(12) if i not in (4, 5)]
+    assert content.splitlines()[0] == (folder / "in" / "a.jsonl").read_bytes().splitlines()[0][3:]
+    last = answer.out.splitlines()[-1]
+    assert last.startswith(
+        f"good.{suffix}: 10 good records written, 3 left out (records by rule: reward_null 1"
+    )
+    assert run(["validate", f"good.{suffix}"]).code == 0
+
+
+def test_the_good_rows_of_a_table_keep_their_columns(folder):
+    rows = [good_record(sample_id=f"s{i}", note=i) for i in range(6)]
+    rows[2]["stop_reason"] = "abort"
+    pl.DataFrame(rows).write_parquet(folder / "r.parquet")
+
+    run(["validate", "r.parquet", "--clean", "good.parquet"])
+
+    found = pl.read_parquet(folder / "good.parquet")
+    assert found.equals(pl.DataFrame(rows).filter(pl.col("note") != 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["in", "--clean", "in/a.jsonl"], "--clean: must not be a file that is read"),
+        (["in", "--clean", "old.jsonl"], "--clean: must not be there already"),
+        (["in", "--clean", "good.parquet"], "--clean: must be of the kind of what is read"),
+        (["in", "--clean", "good.csv"], "--clean: must end in one of .jsonl"),
+        (["in", "--clean", "none/good.jsonl"], "--clean: must lie in a folder that exists"),
+        (["-", "--clean", "good.jsonl"], "--clean: needs files, which are read twice"),
+        (["in", "--findings", "f.csv"], "--findings: must end in .parquet or .jsonl"),
+        (["in", "--columns", "sample_id"], "--columns: must be OURS=THEIRS"),
+        (["-", "--shape", "auto"], "--shape: must be named for the standard input"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is_read(folder, arguments, rule):
+    (folder / "old.jsonl").write_text("old")
+
+    answer = run(["validate", *arguments])
+
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: {rule}")
+    assert (folder / "old.jsonl").read_text() == "old"
+    assert sorted(path.name for path in folder.iterdir()) == ["in", "old.jsonl"]
+
+
+def test_a_file_is_replaced_only_when_asked_and_only_by_a_whole_one(folder, monkeypatch):
+    (folder / "old.jsonl").write_text("old")
+    from lagsweep.sweeps.records import cleaning
+
+    def broken(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cleaning, "unpacked_stream", broken)
+        assert run(["validate", "in", "--clean", "old.jsonl", "--overwrite"]).code == 2
+    assert (folder / "old.jsonl").read_text() == "old"
+    assert sorted(path.name for path in folder.iterdir()) == ["in", "old.jsonl"]
+
+    run(["validate", "in", "--clean", "old.jsonl", "--overwrite"])
+    assert len((folder / "old.jsonl").read_text().splitlines()) == 10
+
+
+def test_a_shape_is_told_by_the_first_record_and_columns_are_mapped(folder):
+    (folder / "trl.jsonl").write_text(json.dumps(TRL))
+    (folder / "own.jsonl").write_text('{"id": 1, "meta": {"v": 3}}\n{"id": 2, "meta": {"v": -3}}\n')
+
+    told = run(["validate", "trl.jsonl", "--shape", "auto"])
+    named = run(["validate", "trl.jsonl", "--shape", "trl"])
+    own = run(["validate", "own.jsonl", "--columns", "sample_id=id,policy_version=meta.v"])
+
+    assert (told.code, told.out) == (named.code, named.out)
+    assert told.err == "trl.jsonl: records of shape trl\n"
+    assert "line 2 (2): version_type: meta.v: must be a whole number of 0 or more (got -3)." in own.out
