@@ -128,7 +128,7 @@ def make_readers(folder: Path) -> list[Reader]:
     return [
         Reader("records", "r.jsonl", records, validate_records),
         Reader("records by the piece", "r.jsonl", records, _by_the_piece),
-        Reader("records, gzip", "r.jsonl.gz", gzip.compress(records), _by_the_piece),
+        Reader("records, gzip", "r.jsonl.gz", gzip.compress(records, mtime=0), _by_the_piece),
         Reader("records, parquet", "r.parquet", _packed(pl.DataFrame(rows)), validate_records),
         Reader("records, one by one", "r.jsonl", records, lambda path: list(read_records(path))),
         Reader("lengths law, CSV", "l.csv", lengths, law),
@@ -141,7 +141,7 @@ def make_readers(folder: Path) -> list[Reader]:
         Reader("step log, CSV", "s.csv", steps, read_step_log),
         Reader("step log, JSON lines", "s.jsonl", step_rows.write_ndjson().encode(), read_step_log),
         Reader("step log, parquet", "s.parquet", _packed(step_rows), read_step_log),
-        Reader("step log, gzip", "s.csv.gz", gzip.compress(steps), read_step_log),
+        Reader("step log, gzip", "s.csv.gz", gzip.compress(steps, mtime=0), read_step_log),
         Reader("engine samples", "e.csv", samples, read_engine_log),
         Reader("response lengths", "n.csv", _head(DATA / "lengths" / "nemo_gym_browser.csv"), read_lengths),
         Reader("request log", "q.csv", REQUESTS.encode(), read_requests),

@@ -307,6 +307,7 @@ def test_reading_stops_at_a_line_that_is_no_record(tmp_path):
         (GOOD.encode("utf-16"), "UTF-16"),
         (gzip.compress(b"PAR1 .."), "parquet"),
     ],
+    ids=["gzip in gzip", "UTF-16", "packed parquet"],
 )
 def test_other_formats_are_refused_with_what_to_do(run, content, format_name):
     code, out, err = run(content)
