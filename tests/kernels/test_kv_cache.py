@@ -442,7 +442,7 @@ def test_half_bytes_are_rounded_up_once():
         ),
         (
             lambda: latent_kv_cache_bytes(1, 1, 1, 512, 64, layout="fp8"),
-            "layout: must be one of plain, fp8_ds_mla (got 'fp8'). Choose one.",
+            "layout: must be one of plain, fp8_ds_mla (got 'fp8'). Did you mean 'fp8_ds_mla'?",
         ),
         (
             lambda: sliding_window_tokens(1, 1, "paylod"),

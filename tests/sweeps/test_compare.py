@@ -342,7 +342,7 @@ def test_a_knob_without_value_or_given_twice_is_refused(text):
 
 
 def text_of(rows):
-    return comparison_text(rows, workload_text(whole_workload(SMALL)), 0.2)
+    return comparison_text(rows, workload_text(whole_workload(SMALL)), "an assumed drift_per_version of 0.2")
 
 
 def test_the_table_of_all_presets_fits_into_80_columns():
