@@ -44,7 +44,8 @@ class BufferRuleBroken(LagsweepError, AssertionError):
         return BufferRuleBroken(self.rule, self.expected, self.came, self.history, self.declared)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.rule, self.expected, self.came, self.history, self.declared)
+        # Of the public class: those of single rules cannot be found by their name.
+        return BufferRuleBroken, (self.rule, self.expected, self.came, self.history, self.declared)
 
 
 # One class a rule, so that what shrinks a history stays with the rule that it found broken.

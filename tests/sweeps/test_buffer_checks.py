@@ -159,6 +159,9 @@ def test_a_history_by_hand_names_the_rule(broken):
 
     assert caught.value.rule == rule
     assert rule in RULE_NAMES
+    assert (
+        pickle.loads(pickle.dumps(caught.value)).rule == rule
+    )  # as a worker sends it, or tblib with its context
 
 
 def test_a_resume_that_differs_says_what_both_answered():
