@@ -227,7 +227,8 @@ def test_help_lists_every_field_with_its_line_and_default():
         default = "LengthLaw.lognormal()" if field.default_factory else repr(field.default)
         assert field.description
         assert re.search(
-            rf"{name} : default {re.escape(default)}, .*(core|generation|rules|failures)\n.*{field.description}",
+            rf"{name} : default {re.escape(default)}, "
+            rf".*(core|generation|rules|failures)\n.*{field.description}",
             text,
         )
     assert "duration_seconds : default 120.0, s, core" in text
