@@ -13,7 +13,7 @@ import lagsweep as ls
 from lagsweep.sweeps.charts.engine import thinned_levels
 from lagsweep.sweeps.engines.over_time import over_time
 
-FIT = ["--model", "Llama-3.1-8B", "--accelerator", "H100", "--kv-cache-tokens", "none"]
+FIT = ["--model", "Llama-3.1-8B", "--accelerator", "H100", "--kv-cache-tokens", "none", "--force"]
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ def test_cards_lists_every_shipped_accelerator_with_its_source(folder):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["fit", "requests.csv", "--accelerator", "H100"], "--model: is required"),
-        (["fit", "requests.csv", "--model", "Qwen3-8B"], "--accelerator: is required"),
+        (["fit", "requests.csv", "--accelerator", "H100", "--force"], "--model: is required"),
+        (["fit", "requests.csv", "--model", "Qwen3-8B", "--force"], "--accelerator: is required"),
         (["fit", "requests.csv", *FIT, "--column", "prompt"], "--column: must be NAME=TEXT"),
         (["fit", "requests.csv", *FIT, "--unit", "s", "--unit", "ms"], "--unit: must be given once"),
         (["fit", "requests.csv", *FIT, "--column", "output=no"], "--column output: must be a column of"),
@@ -111,7 +111,7 @@ def test_cards_lists_every_shipped_accelerator_with_its_source(folder):
         (["fit", "requests.csv", *FIT, "--page", "page.htm"], "--page: must end in .html"),
         (["fit", "requests.csv", *FIT, "-o", "no/engine.toml"], "--output: must lie in a folder"),
         (
-            ["fit", "requests.csv", *FIT[:4], "--kv-cache-tokens", "many"],
+            ["fit", "requests.csv", *FIT[:4], "--force", "--kv-cache-tokens", "many"],
             "--kv-cache-tokens: must be a whole",
         ),
         (["show", "engine.toml", "no.csv"], "path: must name a file that exists"),
