@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from . import charts
@@ -195,11 +195,19 @@ def _model_table(measured: Measured) -> Table:
         {"setting": "optimizer", "value": f"AdamW, learning rate {work.learning_rate:g}"},
         {"setting": "seed", "value": str(work.seed)},
         {"setting": "machine", "value": f"{platform.machine()}, {platform.system()}"},
-        *({"setting": name, "value": version(name)} for name in ("torch", "transformers")),
+        *({"setting": name, "value": _version_here(name)} for name in ("torch", "transformers")),
     ]
     return Table(
         "real_model", "What is measured", (Column("setting", "setting"), Column("value", "value")), rows
     )
+
+
+def _version_here(package: str) -> str:
+    """Name a package's version; a measurement may be shown where it was not made."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed here"
 
 
 def _lag_table(curve: LagCurve) -> Table:
