@@ -469,7 +469,7 @@ def test_an_older_schema_is_read_and_not_gone_on_with(store, monkeypatch):
 
     xr.testing.assert_identical(open_sweep(store).load(), before)
     assert verify_store(store).findings == []
-    with pytest.raises(StoreError, match=r"schema_version: must be at least 3 .* \(got 1\). Give --rerun"):
+    with pytest.raises(StoreError, match=r"schema_version: must be at least 3 .* \(got 2\). Give --rerun"):
         run_into_store(spec(9), store)
 
 
