@@ -182,6 +182,7 @@ def test_other_special_characters_in_a_stores_name(tmp_path):
     for name in case["stores"]:
         run_sweep(base, {"max_lag": [0, 1]}, seeds=3, store=tmp_path / name, tables=["batches"])
         trace = ["trace", str(tmp_path / name), "--cell", "max_lag=0", "-o", str(tmp_path / "trace.json")]
+        trace.append("--force")
         answers = [run([command, str(tmp_path / name)]) for command in ("show", "verify", "recommend")]
         assert [answer.code for answer in (*answers, run(trace))] == [0, 0, 0, 0]
         assert read_table(tmp_path / name, "batches").collect().height == 36

@@ -13,7 +13,7 @@ from oracle.level4 import run_level4
 from oracle.level23 import run_level23
 from strategies.failing_configs import failing_settings
 from strategies.general_configs import general_settings, to_twin
-from strategies.pipeline_configs import pipeline_settings
+from strategies.pipeline_configs import pipeline_settings, with_measured_drift
 
 from lagsweep.custom import AdmissionState, RolloutStart
 from lagsweep.kernels.pipeline import records
@@ -23,7 +23,13 @@ from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
 # Drawn by none of them: a name of the run, what is compared by fields, and what rebuilds a configuration.
 NOT_DRAWN = {"seed", "engine"}
-STRATEGIES = (pipeline_settings(), general_settings(), trainer_settings(), failing_settings())
+STRATEGIES = (
+    pipeline_settings(),
+    general_settings(),
+    trainer_settings(),
+    failing_settings(),
+    with_measured_drift(pipeline_settings()),
+)
 EXAMPLES = 400
 
 

@@ -59,13 +59,11 @@ def fit_fetch(frame: polars.DataFrame, *, seed: int = 0) -> Fit | None:
 
     Examples
     --------
-    >>> waits, lengths = 20 * [2.0] + 20 * [9.0], [900.0, 1000.0, 1100.0, 1200.0] * 10
-    >>> frame = polars.DataFrame({"wait_seconds": waits})
-    >>> fit_fetch(frame).open, fit_fetch(frame).high
-    (True, 2.5)
-    >>> told = frame.with_columns(response_tokens_mean=polars.Series(lengths))
-    >>> fit_fetch(told).value, fit_fetch(told).rows
-    (2.0, 20)
+    >>> some = fit_fetch(polars.DataFrame({"wait_seconds": 20 * [2.0] + [6 + 0.13 * k for k in range(20)]}))
+    >>> some.value, some.rows, some.open
+    (2.0, 20, False)
+    >>> fit_fetch(polars.DataFrame({"wait_seconds": 40 * [9.0]})).open
+    True
     """
     waits = column(frame, "wait_seconds")
     known = np.isfinite(waits)

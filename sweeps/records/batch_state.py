@@ -44,7 +44,7 @@ def value_digests(values: Sequence[Any]) -> Digests:
     Examples
     --------
     >>> high, low = value_digests(["1", 1, None, "1"])
-    >>> high[0] == high[3], high[0] == high[1], int(high[2])
+    >>> bool(high[0] == high[3]), bool(high[0] == high[1]), int(high[2])
     (True, False, 0)
     """
     high, low = np.zeros(len(values), dtype=np.uint64), np.zeros(len(values), dtype=np.uint64)

@@ -119,7 +119,7 @@ def rate_words(mtbf_seconds: float | None) -> str:
     Examples
     --------
     >>> rate_words(11_135.0), rate_words(900.0), rate_words(None)
-    ('a failure every 3.1 h', 'a failure every 15 min', 'no failures')
+    ('a failure every 3.09 h', 'a failure every 15 min', 'no failures')
     """
     if mtbf_seconds is None:
         return "no failures"

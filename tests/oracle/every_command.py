@@ -26,7 +26,7 @@ STORED = [*BASE, "--axis", "max_lag=0,1", "--seeds", "2", "--quiet"]
 SMALL = ["--batch-groups", "4", "--group-size", "2", "--duration-seconds", "60", "--warmup-seconds", "0"]
 CALLS: dict[str, list[str]] = {
     "run": ["--store", "{folder}/made", *STORED],
-    "simulate": ["--rollouts", "{folder}/rollouts.parquet", *BASE],
+    "simulate": ["--rollouts", "{folder}/rollouts.parquet", "--force", *BASE],
     "show": ["{store}"],
     "merge": ["{store}", "--store", "{folder}/merged-{fresh}"],
     "compact": ["{store}"],
@@ -55,7 +55,7 @@ CALLS: dict[str, list[str]] = {
         "{folder}/sensitivity.html",
     ],
     "compare": ["areal", "tinker", "--seeds", "1", "--report", "{folder}/compared.html", "-q", *SMALL],
-    "trace": ["{store}", "--cell", "max_lag=1", "-o", "{folder}/trace.json"],
+    "trace": ["{store}", "--cell", "max_lag=1", "-o", "{folder}/trace.json", "--force"],
     "engine": ["--help"],
     "engine fit": [
         "{folder}/requests.csv",
@@ -67,8 +67,15 @@ CALLS: dict[str, list[str]] = {
         "{folder}/engine.toml",
         "--page",
         "{folder}/engine.html",
+        "--force",
     ],
-    "engine show": ["{folder}/given.toml", "{folder}/requests.csv", "--times", "{folder}/times.csv"],
+    "engine show": [
+        "{folder}/given.toml",
+        "{folder}/requests.csv",
+        "--times",
+        "{folder}/times.csv",
+        "--force",
+    ],
     "engine cards": ["--sources"],
     "calibrate": [
         "{log}",
@@ -78,6 +85,7 @@ CALLS: dict[str, list[str]] = {
         "{folder}/calibrated.toml",
         "--page",
         "{folder}/c.html",
+        "--force",
     ],
     "whatif": ["{log}", "--axis", "rollout_workers=256,512", "--group-size", "8", "--seeds", "1"],
     "ledger": ["--model", "{folder}/config.json"],
