@@ -22,7 +22,7 @@ ELSEWHERE = {
     "reading-results-in-python.md": "tests/test_reading_results.py",
 }
 COMMANDS_ELSEWHERE = {"presets.md": "tests/sweeps/test_questions.py"}
-NOT_RUN = 6  # blocks in all: one more is a decision
+NOT_RUN = 9  # blocks in all: one more is a decision
 SLOW = {"README.md", "choosing-settings.md", "lab.md", "report-and-recommend.md", "sweeps.md"}
 
 

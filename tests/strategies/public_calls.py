@@ -1369,6 +1369,7 @@ def _owned_calls() -> dict[str, Call]:
         "Progress.end": Call(target=ls.Progress),
         "Progress.failure": Call({"text": "x"}, target=ls.Progress),
         "Progress.note": Call({"text": "x"}, target=ls.Progress),
+        "Progress.steps": Call({"what": "x", "total": 1}, target=ls.Progress),
         "Recommendation.to_dict": Call(target=lambda: ls.recommend(_dataset())),
         "RecordReport.as_dict": Call(target=report),
         "RecordReport.ok": Call({"strict": True}, target=report),
