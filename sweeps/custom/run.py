@@ -7,6 +7,7 @@ is the kernels'; with nothing custom nothing is asked.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -23,6 +24,9 @@ from ..runs.result import CUSTOM_RULE, GeneralResult
 from .compiled import driver_of
 from .custom import Custom
 from .rules import TABLES, AdmissionState, RolloutStart, RunMetric
+
+# A function of Numba names itself when it is copied first, and fails where two threads do so at once.
+_COPYING = threading.Lock()
 
 
 class CustomRun(GeneralRun):
@@ -60,7 +64,8 @@ class CustomRun(GeneralRun):
     def copies(self) -> Custom:
         """This run's own rules, told of its beginning."""
         if self._copies is None:
-            self._copies = copy.deepcopy(self.custom)
+            with _COPYING:
+                self._copies = copy.deepcopy(self.custom)
             seed = int(self.seed)
             config = self.config if self.config.seed == seed else self.config.replace(seed=seed)
             for _, rule in self._copies.parts():

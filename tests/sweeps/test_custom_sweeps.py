@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
@@ -27,6 +28,7 @@ from strategies.custom_rules import (
 import lagsweep as ls
 from lagsweep.custom import AdmissionRule, Custom, RunMetric
 from lagsweep.sweeps.cli.main import main
+from lagsweep.sweeps.custom.run import CustomRun
 from lagsweep.sweeps.spec.reading import read_spec_file
 from lagsweep.sweeps.spec.writing import spec_to_toml
 
@@ -215,6 +217,22 @@ def test_a_function_of_numba_has_the_identity_of_its_source_and_runs_in_sweeps()
     assert_same_values(ds, sweep(Custom(QueuedTokens(5000))))
     assert ds.attrs["custom"].startswith("admission by ")
     assert "cap (source " in ds.attrs["custom"]
+
+
+def test_threads_that_copy_one_function_of_numba_at_once_all_get_a_copy():
+    base = ls.PipelineConfig(duration_seconds=30)
+    for _ in range(60):  # without a lock one copy in twenty fails
+        custom = Custom(numba.njit(lambda state: state.queued_tokens < 5000))
+        together = threading.Barrier(4)
+
+        def copied(custom=custom, together=together):
+            run = CustomRun(base, custom)
+            together.wait()
+            return run.copies
+
+        with ThreadPoolExecutor(4) as pool:
+            copies = [future.result() for future in [pool.submit(copied) for _ in range(4)]]
+        assert len(set(map(id, copies))) == 4
 
 
 def test_processes_are_for_rules_of_the_users_own_and_clusters_are_not():
