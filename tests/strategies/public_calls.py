@@ -1248,6 +1248,7 @@ def _sweep_calls() -> dict[str, Call]:
         "simulate_pipeline": {"config": BASE, "rollouts": True},
         "start_run": {"config": BASE, "rollouts": True},
         "validate_records": {
+            "statistics": True,
             "source": Lazy(lambda: BytesIO(b"{}\n")),
             "contract": None,
             "max_line_bytes": 1000,
