@@ -181,7 +181,8 @@ def main() -> None:
             "# The lean loop against one in C",
             "",
             f"Runs of 240 s at one seed, microseconds of processor time a run, medians of {options.rounds} "
-            f"rounds in turn (`make c-loop`); the C loop by {' '.join(FLAGS)}, equal in every integer of every run.",
+            f"rounds in turn (`make c-loop`); the C loop by {' '.join(FLAGS)}, "
+            "equal in every integer of every run.",
             "",
             "| slots | events a run | C | lean | lean / C |",
             "| ---: | ---: | ---: | ---: | ---: |",
