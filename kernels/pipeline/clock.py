@@ -44,7 +44,7 @@ def set_key(tree, leaves, slot, key):
 
 @jit(counted=False)
 def rebuild_tree(tree, leaves):
-    """Set every node above the leaves of a tournament tree int64[2 * leaves], after many keys have changed."""
+    """Set all nodes above the leaves of a tournament tree int64[2 * leaves], after many keys have changed."""
     for node in range(leaves - 1, 0, -1):
         tree[node] = min(tree[2 * node], tree[2 * node + 1])
 

@@ -19,7 +19,7 @@ import numpy as np
 from .._jit import jit
 from ..draws.philox import rollout_words, uniform_from_word
 from ..draws.sampler import sample_length
-from .admission import _closed_gate_kernel, cap_closes, next_admission
+from .admission import cap_closes, closed_gate, next_admission
 from .asking import _ask_admission_kernel, _ask_length_kernel
 from .clock import (
     _pass_time_kernel,
@@ -420,7 +420,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 break
             record = failures.again if again else state.starting
             if record == 0:
-                cause = _closed_gate_kernel(parameters, state, tables.limits)
+                cause = closed_gate(parameters, state, tables.limits)
                 if cause >= 0:
                     state.idle_cause = cause
                     break

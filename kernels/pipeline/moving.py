@@ -5,8 +5,9 @@ is known again: one pass over the slots for a publication, and nothing for a rol
 Where decoding slows down with concurrency, or stands still for a time that is not known beforehand, the work
 clock of :mod:`.clock` does the same at a higher cost.
 
-A slot that decodes holds the tick at which its present stretch begins (`mark`; later than now while it waits),
-the one at which its decode ends (`target`), the ticks decoded before (`done`) and those that follow (`tail`).
+A slot that decodes holds the tick at which its present stretch begins (`mark`; later than now while it
+waits), the one at which its decode ends (`target`), the ticks decoded before (`done`) and those that follow
+(`tail`).
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def _move_ends_kernel(parameters, state, arrays):
                 delay = parameters.resume_seconds
                 if rate > 0.0:
                     done = slots[slot].done
-                    tokens = share_done(members[member].tokens, done, members[member].decode_ticks, np.int64(1))
+                    tokens = share_done(
+                        members[member].tokens, done, members[member].decode_ticks, np.int64(1)
+                    )
                     delay = delay + np.float64(tokens) / rate
                 goes_on += ticks_of(delay)
         slots[slot].mark = goes_on

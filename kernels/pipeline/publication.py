@@ -22,8 +22,8 @@ from .clock import (
 )
 from .fleet import _abort_engines_kernel, _book_versions_kernel, _leave_engine_kernel
 from .groups import _retire_kernel, decile_of, leave_live
-from .moving import _move_ends_kernel
 from .holding import _leave_held_kernel
+from .moving import _move_ends_kernel
 from .records import (
     ABORT,
     CANCELLED,
