@@ -345,10 +345,11 @@ def test_event_keys_hold_the_longest_horizon_that_is_allowed(slots):
 
 @given(general_settings(), st.sampled_from(["pause", "abort"]))
 def test_ends_that_publications_move_are_those_of_the_work_clock(drawn, publication):
-    config = to_config(drawn)
-    config = config.replace(
+    once_more = {} if publication == "abort" else {"resume_seconds": 0.0, "reprefill_tokens_per_second": None}
+    config = to_config(drawn).replace(
         mode="bounded_async",
         publication=publication,
+        **once_more,
         decode_slowdown_per_rollout=0.0,
         train_slowdown_when_generating=0.0,
         generation_while_training=True,
