@@ -7,6 +7,7 @@ types, and a record that passes the screen breaks no rule. Every other line goes
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from ...kernels._arguments import is_number, is_whole
 from ...kernels.contract.batch import sampling_space
 from ...kernels.contract.contract import RolloutContract
 from ...kernels.contract.findings import ContractFinding
-from ...kernels.contract.line_shapes import BLANK, line_shapes
+from ...kernels.contract.line_shapes import BLANK, MOST_SETTINGS, line_shapes
 from ...kernels.contract.record import RecordCheck, is_finite
 from .batch_state import BatchState, Digests, column_digests, value_digests
 from .files import LineReader, RecordLine, plain_id, there
@@ -30,6 +31,7 @@ _BLOCK_LINES = 2**16
 _MOST_FORMS = 64  # of one piece; what has a form beyond them is looked at singly
 _MOST_KNOWN = 4096
 _NOTHING = np.uint64(0)
+Places = NDArray[np.int64] | slice
 
 
 class Single(NamedTuple):
@@ -68,6 +70,9 @@ class BulkCheck:
         self.statistics = statistics
         self._screens: dict[int, Screen | None] = {}
         self._same: dict[Any, Screen] = {}
+        self._settings: dict[Any, _Settings] = {}
+        path = contract.schema.label("decoding")
+        self._settings_key = "" if "." in path else path
 
     # -- JSON lines ------------------------------------------------------------------------------------------
 
@@ -80,7 +85,7 @@ class BulkCheck:
                 content = reader.without_mark(content)
             elif not number:
                 too_long = reader.without_mark(too_long)
-            for block in _blocks(content, reader.limit):
+            for block in _blocks(content, reader.limit, self._settings_key):
                 self._block(block, number, reader)
                 number += block.ends.size
                 yield number
@@ -90,19 +95,23 @@ class BulkCheck:
                 yield number
 
     def _block(self, block: _Block, before: int, reader: LineReader) -> None:
-        content, starts, ends, shapes = block
+        content, starts, ends, shapes = block.content, block.starts, block.ends, block.shapes
+        gathered = self._gathered(ends.size)
         blank = shapes == BLANK
-        gathered = _Gathered(ends.size)
-        gathered.done[blank] = True
-        self.blank_lines += int(np.count_nonzero(blank))
-        if blank.all():
-            return
+        if blank.any():
+            gathered.done[blank] = True
+            self.blank_lines += int(np.count_nonzero(blank))
+            if blank.all():
+                return
         for screen, chosen in self._forms(block, reader):
             if len(chosen) == ends.size:
                 text = content
             else:
                 text = b"".join(content[starts[index] : ends[index]] for index in chosen)
-            gathered.take(screen, chosen, pl.read_ndjson(text, schema=screen.columns))
+            settings = self._settings_of(screen, block, chosen)
+            asked = screen if settings is None else screen.rest
+            assert asked is not None
+            gathered.take(asked, chosen, pl.read_ndjson(text, schema=asked.columns), settings)
         for index in np.flatnonzero(~gathered.done).tolist():
             line = reader.line(before + index + 1, content[starts[index] : ends[index]])
             self._single(gathered, index, line)
@@ -110,24 +119,54 @@ class BulkCheck:
 
     def _forms(self, block: _Block, reader: LineReader) -> Iterator[tuple[Screen, NDArray[np.int64]]]:
         """Return screens and the lines that each is for."""
-        content, starts, ends, shapes = block
+        content, starts, ends, shapes = block.content, block.starts, block.ends, block.shapes
         left = shapes > BLANK
         together: dict[int, tuple[Screen, list[NDArray[np.int64]]]] = {}
+        if left.size and left[0] and (shapes == shapes[0]).all():
+            screen = self._screen_for(block, 0, reader)
+            if screen is not None:
+                yield screen, np.arange(left.size)
+            return
         for _ in range(_MOST_FORMS):
             first = int(left.argmax()) if left.size else 0
             if not left.size or not left[first]:
                 break
-            shape = int(shapes[first])
             same = left & (shapes == shapes[first])
-            if shape not in self._screens and len(self._screens) < _MOST_KNOWN:
-                line = reader.line(1, content[starts[first] : ends[first]])
-                self._screens[shape] = self._screen_of(line)
-            screen = self._screens.get(shape)
+            screen = self._screen_for(block, first, reader)
             if screen is not None:
                 together.setdefault(id(screen), (screen, []))[1].append(np.flatnonzero(same))
             left &= ~same
         for screen, chosen in together.values():
             yield screen, np.sort(np.concatenate(chosen)) if len(chosen) > 1 else chosen[0]
+
+    def _screen_for(self, block: _Block, index: int, reader: LineReader) -> Screen | None:
+        """Return the screen for a line's shape, made from this line if it is the first of that shape."""
+        shape = int(block.shapes[index])
+        if shape not in self._screens and len(self._screens) < _MOST_KNOWN:
+            line = reader.line(1, block.content[block.starts[index] : block.ends[index]])
+            self._screens[shape] = self._screen_of(line)
+        return self._screens.get(shape)
+
+    def _settings_of(self, screen: Screen, block: _Block, chosen: NDArray[np.int64]) -> _LineSettings | None:
+        """Return how the chosen lines were decoded, where that is told for all of them."""
+        if screen.settings is None or not self._settings_key:
+            return None
+        codes = block.settings if len(chosen) == block.settings.size else block.settings[chosen]
+        there = np.flatnonzero(np.bincount(codes, minlength=MOST_SETTINGS + 1)).tolist()
+        if there[-1] == MOST_SETTINGS:
+            return None
+        known = {}
+        for code in there:
+            key = (id(screen), block.kinds[code])
+            if key not in self._settings:
+                if len(self._settings) >= _MOST_KNOWN:
+                    self._settings.clear()
+                self._settings[key] = _screened_settings(screen.settings, self._settings_key, key[1])
+            known[code] = self._settings[key]
+        return _LineSettings(codes, known)
+
+    def _gathered(self, lines: int) -> _Gathered:
+        return _Gathered(lines, self.batch is not None, self.statistics is not None)
 
     def _screen_of(self, line: RecordLine) -> Screen | None:
         """Make a screen from a record, or find one that reads and asks the same."""
@@ -146,7 +185,7 @@ class BulkCheck:
         """Check the rows of batches of a table; gives how many rows there were so far."""
         before = 0
         for frame in batches:
-            gathered = _Gathered(frame.height)
+            gathered = self._gathered(frame.height)
             types = {
                 name: dtype for name, dtype in frame.schema.items() if frame[name].null_count() < frame.height
             }
@@ -188,12 +227,12 @@ class BulkCheck:
             )
         if self.batch is None:
             return
-        if gathered.read.any():
-            last = int(np.flatnonzero(gathered.read)[-1])
+        read: Places = slice(None) if gathered.read.all() else np.flatnonzero(gathered.read)
+        places = np.arange(before + 1, before + gathered.read.size + 1)[read]
+        if places.size:
+            last = int(places[-1]) - before - 1
             name = gathered.names.get(last) or gathered.name_of(last)
             self.batch.group_field = self.contract.schema.label(name)
-        read = gathered.read
-        places = np.flatnonzero(read) + before + 1
         digests = {part: (high[read], low[read]) for part, (high, low) in gathered.ids.items()}
         self.batch.add(
             places,
@@ -209,18 +248,51 @@ class BulkCheck:
         )
 
 
+class _Settings(NamedTuple):
+    """How some records were decoded: whether that is clean, and the temperature that the batch rules ask for."""
+
+    clean: bool
+    space: Any
+
+
+class _LineSettings(NamedTuple):
+    """Which settings each line has, and what is known of these."""
+
+    codes: NDArray[np.uint8]
+    known: dict[int, _Settings]
+
+    def clean(self) -> NDArray[np.bool_] | None:
+        """Say of each line whether its settings are; None where all are."""
+        if all(each.clean for each in self.known.values()):
+            return None
+        table = np.zeros(MOST_SETTINGS + 1, dtype=np.bool_)
+        for code, each in self.known.items():
+            table[code] = each.clean
+        found: NDArray[np.bool_] = table[self.codes]
+        return found
+
+
+def _screened_settings(screen: Screen, key: str, value: bytes) -> _Settings:
+    """Screen one value of the key."""
+    line = b"{%s:%s}" % (json.dumps(key).encode(), value)
+    found = pl.read_ndjson(line, schema=screen.columns).select(clean=screen.clean, **screen.values)
+    return _Settings(bool(found["clean"][0]), found["space"][0] if "space" in found.columns else None)
+
+
 class _Block(NamedTuple):
-    """Some lines: where each begins and ends in the content, and its shape."""
+    """Some lines: where each begins and ends in the content, its shape, and which settings it has."""
 
     content: bytes
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     shapes: NDArray[np.uint64]
+    settings: NDArray[np.uint8]
+    kinds: list[bytes]
 
 
-def _blocks(content: bytes, limit: int) -> Iterator[_Block]:
+def _blocks(content: bytes, limit: int, settings_key: str) -> Iterator[_Block]:
     """Cut a piece into blocks of no more lines than a table of their values may have."""
-    ends, shapes, high = line_shapes(content)
+    ends, shapes, high, settings, kinds = line_shapes(content, settings_key)
     starts = np.r_[0, ends[:-1]] if ends.size else ends
     if limit < len(content):
         shapes[ends - starts > limit] = _NOTHING
@@ -237,6 +309,8 @@ def _blocks(content: bytes, limit: int) -> Iterator[_Block]:
             starts[first:last] - begin,
             ends[first:last] - begin,
             shapes[first:last],
+            settings[first:last],
+            kinds,
         )
 
 
@@ -251,7 +325,7 @@ def _is_utf8(content: bytes) -> bool:
 class _Gathered:
     """What is known of each line of a piece."""
 
-    def __init__(self, lines: int) -> None:
+    def __init__(self, lines: int, with_batch: bool, with_statistics: bool) -> None:
         self.done = np.zeros(lines, dtype=np.bool_)
         self.read = np.zeros(lines, dtype=np.bool_)
         self.bad = np.zeros(lines, dtype=np.bool_)
@@ -265,28 +339,50 @@ class _Gathered:
         self.spaces: dict[Any, int] = {}
         self.verifiers: dict[Any, int] = {}
         self.names: dict[int, str] = {}
+        self._asked = {
+            *(("sample", "group", "episode", "space", "verifier") if with_batch else ()),
+            *(("version", "reward", "tokens") if with_statistics else ()),
+        }
         self._screened: list[tuple[Screen, NDArray[np.int64]]] = []
         self._single_ids: list[tuple[int, Any, Any, Any]] = []
 
-    def take(self, screen: Screen, chosen: NDArray[np.int64], frame: pl.DataFrame) -> None:
+    def take(
+        self,
+        screen: Screen,
+        chosen: NDArray[np.int64],
+        frame: pl.DataFrame,
+        settings: _LineSettings | None = None,
+    ) -> None:
         """Screen rows, and take what is asked of those that pass."""
-        found = frame.select(screen.clean.fill_null(False).alias("clean"), **screen.values)
+        values = {name: value for name, value in screen.values.items() if name in self._asked}
+        found = frame.select(screen.clean.fill_null(False).alias("clean"), **values)
         clean = found["clean"].to_numpy()
+        good = None if settings is None else settings.clean()
+        clean = clean if good is None else clean & good
+        codes = None if settings is None else settings.codes
         if not clean.all():
-            chosen, found = chosen[clean], found.filter("clean")
+            chosen, found = chosen[clean], found.filter(pl.Series(clean))
+            codes = codes if codes is None else codes[clean]
         if not chosen.size:
             return
-        self.done[chosen] = self.read[chosen] = True
+        where: Places = slice(None) if chosen.size == self.done.size else chosen
+        self.done[where] = self.read[where] = True
         self._screened.append((screen, chosen))
         for part, kind in screen.kinds.items():
-            high, low = column_digests(found[part], kind)
-            self.ids[part][0][chosen], self.ids[part][1][chosen] = high, low
-        for name, where in (("version", self.versions), ("reward", self.rewards), ("tokens", self.tokens)):
-            if name in screen.values:
-                where[chosen] = found[name].to_numpy()
+            if part in values:
+                high, low = column_digests(found[part], kind)
+                self.ids[part][0][where], self.ids[part][1][where] = high, low
+        for name, place in (("version", self.versions), ("reward", self.rewards), ("tokens", self.tokens)):
+            if name in values:
+                place[where] = found[name].to_numpy()
         for name, seen in (("space", self.spaces), ("verifier", self.verifiers)):
-            if name in screen.values:
+            if name in values:
                 _first_places(found[name], chosen, seen)
+        if settings is not None and codes is not None and "space" in self._asked:
+            for code, known in settings.known.items():
+                first = int((codes == code).argmax())
+                if known.space is not None and codes[first] == code:
+                    self.spaces[known.space] = min(int(chosen[first]), self.spaces.get(known.space, 2**62))
 
     def name_of(self, index: int) -> str:
         """Return our name of the field that a screened line's group is from."""
