@@ -37,6 +37,7 @@ _HALF = np.uint64(29)
 _INT, _FLOAT, _TEXT, _TRUE, _FALSE, _NULL = 1, 2, 4, 8, 16, 32
 _MEMBER = 64
 _LINE_FEED = 10
+_MOST_KEYS = 64  # of a line that are remembered for the next one
 MOST_SETTINGS = 16  # of one piece that are told apart
 OTHER = np.uint8(MOST_SETTINGS)  # the settings of a line that has none, or others than the first ones
 
@@ -151,10 +152,11 @@ def _equal(data, at, other, start, size):
 
 
 @jit(counted=False)
-def _line_shape(data, at, end, wanted, found_at, states, kinds, members, objects):
+def _line_shape(data, at, end, wanted, found_at, keys, states, kinds, members, objects):
     """Return the shape of the line that begins at ``at``, and the place of its line feed; 0 where it has none.
 
-    Where the wanted key's object begins and ends is written into ``found_at``.
+    Where the wanted key's object begins and ends is written into ``found_at``. ``keys`` has the place, size and
+    digest of the keys of a line before.
     """
     none = np.uint64(0)
     at = _spaces_end(data, at, end)
@@ -164,6 +166,7 @@ def _line_shape(data, at, end, wanted, found_at, states, kinds, members, objects
         return none, at
     depth = -1
     settings = False
+    ordinal = 0
     value_wanted = True
     while True:
         # Here a value begins, or (after an opening bracket) the bracket may close at once.
@@ -213,11 +216,20 @@ def _line_shape(data, at, end, wanted, found_at, states, kinds, members, objects
                 return none, at
             at += _ONE
             key, begin = _SEED, at
-            while at < end and not _TEXT_BYTES[data[at]]:
-                key = (key ^ np.uint64(data[at])) * _PRIME
-                at += _ONE
-            if at >= end or data[at] != 34:
-                return none, at
+            # Most lines have the keys of the line before them: comparing bytes is cheaper than stirring them.
+            size = keys[ordinal, 1]
+            if at + size < end and data[at + size] == 34 and _equal(data, at, data, keys[ordinal, 0], size):
+                key = keys[ordinal, 2]
+                at += size
+            else:
+                while at < end and not _TEXT_BYTES[data[at]]:
+                    key = (key ^ np.uint64(data[at])) * _PRIME
+                    at += _ONE
+                if at >= end or data[at] != 34:
+                    return none, at
+                keys[ordinal, 0], keys[ordinal, 1], keys[ordinal, 2] = begin, at - begin, key
+            if ordinal < _MOST_KEYS - 1:
+                ordinal += 1
             if depth == 0:
                 settings = at - begin == np.uint64(wanted.size) and _equal(data, begin, wanted, none, wanted.size)
             at = _spaces_end(data, at + _ONE, end)
@@ -278,13 +290,15 @@ def _settings_code(data, begin, end, places, known, last):
 
 
 @jit(counted=False)
-def _scan(data, wanted, ends, shapes, settings, places, found_at, high, states, kinds, members, objects):
+def _scan(data, wanted, ends, shapes, settings, places, found_at, keys, high, states, kinds, members, objects):
     """Fill what is told of each line; return how many settings there are."""
     start, size = np.uint64(0), np.uint64(data.size)
     known, last = 0, 0
     for line in range(ends.size):
         found_at[1] = 0
-        shape, at = _line_shape(data, start, size, wanted, found_at, states, kinds, members, objects)
+        shape, at = _line_shape(
+            data, start, size, wanted, found_at, keys, states, kinds, members, objects
+        )
         if shape < BLANK:
             at = start
             while at < size and data[at] != _LINE_FEED:
@@ -359,12 +373,14 @@ def line_shapes(content: bytes, wanted: str = "") -> LineShapes:
     ends, shapes = np.empty(lines, dtype=np.int64), np.empty(lines, dtype=np.uint64)
     settings = np.full(lines, OTHER, dtype=np.uint8)
     places, found_at = np.zeros((MOST_SETTINGS, 2), dtype=np.uint64), np.zeros(2, dtype=np.uint64)
+    keys = np.zeros((_MOST_KEYS, 3), dtype=np.uint64)
+    keys[:, 2] = _SEED  # of a key of no bytes
     high = np.empty(0 if content.isascii() else lines, dtype=np.bool_)
     states, members = np.empty(_DEPTH, dtype=np.uint64), np.empty(_DEPTH, dtype=np.uint64)
     kinds, objects = np.empty(_DEPTH, dtype=np.int64), np.empty(_DEPTH, dtype=np.bool_)
     key = np.frombuffer(wanted.encode("utf-8", "surrogatepass"), dtype=np.uint8)
     known = _scan(
-        data, key, ends, shapes, settings, places, found_at, high, states, kinds, members, objects
+        data, key, ends, shapes, settings, places, found_at, keys, high, states, kinds, members, objects
     )
     values = [content[begin:end] for begin, end in places[:known].tolist()]
     return LineShapes(ends, shapes, high, settings, values)

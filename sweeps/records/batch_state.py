@@ -105,7 +105,7 @@ class BatchState:
         groups: Digests,
         episodes: Digests,
         bad: NDArray[np.bool_],
-        rewards: NDArray[np.float64],
+        rewards: NDArray[np.float64] | None,
     ) -> None:
         """Take note of records in the order of their lines; a reward of NaN is none."""
         self.records += places.size
@@ -120,7 +120,7 @@ class BatchState:
             chosen = slice(None) if there.all() else there
             part = _group_rows(groups[0][chosen], groups[1][chosen], places[chosen])
             starts = part.pop("starts")
-            if self._with_rewards:
+            if self._with_rewards and rewards is not None:
                 own = rewards[chosen]
                 part["rewards"] = np.add.reduceat(~np.isnan(own), starts, dtype=np.uint32)
                 part["least"] = np.fmin.reduceat(own, starts)

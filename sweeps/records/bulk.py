@@ -233,15 +233,10 @@ class BulkCheck:
             last = int(places[-1]) - before - 1
             name = gathered.names.get(last) or gathered.name_of(last)
             self.batch.group_field = self.contract.schema.label(name)
-        digests = {part: (high[read], low[read]) for part, (high, low) in gathered.ids.items()}
-        self.batch.add(
-            places,
-            digests["sample"],
-            digests["group"],
-            digests["episode"],
-            gathered.bad[read],
-            gathered.rewards[read],
-        )
+        digests = [gathered.digests(part) for part in ("sample", "group", "episode")]
+        samples, groups, episodes = ((high[read], low[read]) for high, low in digests)
+        rewards = None if self.statistics is None else gathered.rewards[read]
+        self.batch.add(places, samples, groups, episodes, gathered.bad[read], rewards)
         self.batch.note_kinds(
             {kind: index + before + 1 for kind, index in gathered.spaces.items()},
             {kind: index + before + 1 for kind, index in gathered.verifiers.items()},
@@ -326,16 +321,16 @@ class _Gathered:
     """What is known of each line of a piece."""
 
     def __init__(self, lines: int, with_batch: bool, with_statistics: bool) -> None:
+        self.lines = lines
         self.done = np.zeros(lines, dtype=np.bool_)
         self.read = np.zeros(lines, dtype=np.bool_)
         self.bad = np.zeros(lines, dtype=np.bool_)
-        self.rewards = np.full(lines, np.nan)
-        self.versions = np.full(lines, -1, dtype=np.int64)
-        self.tokens = np.full(lines, -1, dtype=np.int64)
-        self.ids: dict[str, Digests] = {
-            part: (np.zeros(lines, dtype=np.uint64), np.zeros(lines, dtype=np.uint64))
-            for part in ("sample", "group", "episode")
-        }
+        self._with_statistics = with_statistics
+        counted = lines if with_statistics else 0
+        self.rewards = np.full(counted, np.nan)
+        self.versions = np.full(counted, -1, dtype=np.int64)
+        self.tokens = np.full(counted, -1, dtype=np.int64)
+        self.ids: dict[str, Digests] = {}
         self.spaces: dict[Any, int] = {}
         self.verifiers: dict[Any, int] = {}
         self.names: dict[int, str] = {}
@@ -359,30 +354,47 @@ class _Gathered:
         clean = found["clean"].to_numpy()
         good = None if settings is None else settings.clean()
         clean = clean if good is None else clean & good
-        codes = None if settings is None else settings.codes
-        if not clean.all():
-            chosen, found = chosen[clean], found.filter(pl.Series(clean))
-            codes = codes if codes is None else codes[clean]
-        if not chosen.size:
+        all_clean = bool(clean.all())
+        passed = chosen if all_clean else chosen[clean]
+        if not passed.size:
             return
-        where: Places = slice(None) if chosen.size == self.done.size else chosen
-        self.done[where] = self.read[where] = True
-        self._screened.append((screen, chosen))
+        self.done[passed] = self.read[passed] = True
+        self._screened.append((screen, passed))
+        # Of a row that did not pass, what is taken here is replaced when it is looked at singly.
+        where: Places = slice(None) if chosen.size == self.lines else chosen
         for part, kind in screen.kinds.items():
             if part in values:
-                high, low = column_digests(found[part], kind)
-                self.ids[part][0][where], self.ids[part][1][where] = high, low
-        for name, place in (("version", self.versions), ("reward", self.rewards), ("tokens", self.tokens)):
-            if name in values:
-                place[where] = found[name].to_numpy()
+                self._put_digests(part, where, column_digests(found[part], kind))
+        if self._with_statistics:
+            for name, place in (("version", self.versions), ("tokens", self.tokens)):
+                if name in values:
+                    place[where] = found[name].fill_null(-1).to_numpy()
+            if "reward" in values:
+                self.rewards[where] = found["reward"].fill_null(np.nan).to_numpy()
         for name, seen in (("space", self.spaces), ("verifier", self.verifiers)):
             if name in values:
-                _first_places(found[name], chosen, seen)
-        if settings is not None and codes is not None and "space" in self._asked:
+                _first_places(found[name] if all_clean else found[name].filter(clean), passed, seen)
+        if settings is not None and "space" in self._asked:
+            codes = settings.codes if all_clean else settings.codes[clean]
             for code, known in settings.known.items():
                 first = int((codes == code).argmax())
                 if known.space is not None and codes[first] == code:
-                    self.spaces[known.space] = min(int(chosen[first]), self.spaces.get(known.space, 2**62))
+                    place = int(passed[first])
+                    self.spaces[known.space] = min(place, self.spaces.get(known.space, place))
+
+    def _put_digests(self, part: str, where: Places, digests: Digests) -> None:
+        """Take digests of ids, of all lines or of some."""
+        if isinstance(where, slice):
+            self.ids[part] = digests
+            return
+        high, low = self.digests(part)
+        high[where], low[where] = digests
+
+    def digests(self, part: str) -> Digests:
+        """Return the digests of the ids of all lines, 0 where there is none."""
+        if part not in self.ids:
+            self.ids[part] = tuple(np.zeros(self.lines, dtype=np.uint64) for _ in range(2))
+        return self.ids[part]
 
     def name_of(self, index: int) -> str:
         """Return our name of the field that a screened line's group is from."""
@@ -406,23 +418,23 @@ class _Gathered:
         verifier = check.get("verifier_version")
         if isinstance(verifier, str):
             self.verifiers[verifier] = min(index, self.verifiers.get(verifier, index))
+        if not self._with_statistics:
+            return
         version = check.get("policy_version")
         versions = check.get("token_versions")
         if "policy_version" not in check.values and isinstance(versions, list) and versions:
             version = min(versions) if all(is_whole(each) for each in versions) else None
-        if is_whole(version) and 0 <= version < 2**63:
-            self.versions[index] = version
+        self.versions[index] = version if is_whole(version) and 0 <= version < 2**63 else -1
         self.rewards[index] = _one_reward(check.get("reward"))
         response = check.get("response_tokens")
-        if isinstance(response, list):
-            self.tokens[index] = len(response)
+        self.tokens[index] = len(response) if isinstance(response, list) else -1
 
     def put_ids(self) -> None:
         """Digest the ids of records that were looked at singly."""
         if self._single_ids:
             places, *columns = map(list, zip(*self._single_ids))
             for part, column in zip(("sample", "group", "episode"), columns):
-                self.ids[part][0][places], self.ids[part][1][places] = value_digests(column)
+                self._put_digests(part, np.array(places), value_digests(column))
 
 
 def _id(value: Any) -> Any:
