@@ -231,7 +231,9 @@ def _line_shape(data, at, end, wanted, found_at, keys, states, kinds, members, o
             if ordinal < _MOST_KEYS - 1:
                 ordinal += 1
             if depth == 0:
-                settings = at - begin == np.uint64(wanted.size) and _equal(data, begin, wanted, none, wanted.size)
+                settings = at - begin == np.uint64(wanted.size) and _equal(
+                    data, begin, wanted, none, wanted.size
+                )
             at = _spaces_end(data, at + _ONE, end)
             if at >= end or data[at] != 58:
                 return none, at
@@ -290,15 +292,15 @@ def _settings_code(data, begin, end, places, known, last):
 
 
 @jit(counted=False)
-def _scan(data, wanted, ends, shapes, settings, places, found_at, keys, high, states, kinds, members, objects):
+def _scan(
+    data, wanted, ends, shapes, settings, places, found_at, keys, high, states, kinds, members, objects
+):
     """Fill what is told of each line; return how many settings there are."""
     start, size = np.uint64(0), np.uint64(data.size)
     known, last = 0, 0
     for line in range(ends.size):
         found_at[1] = 0
-        shape, at = _line_shape(
-            data, start, size, wanted, found_at, keys, states, kinds, members, objects
-        )
+        shape, at = _line_shape(data, start, size, wanted, found_at, keys, states, kinds, members, objects)
         if shape < BLANK:
             at = start
             while at < size and data[at] != _LINE_FEED:

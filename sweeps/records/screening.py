@@ -360,8 +360,8 @@ def make_screen(
     ['rollout_id', 'policy_version', 'completion_token_ids', 'completion_logprobs']
     """
     schema = contract.schema
-    if schema.derive is not None:
-        return None
+    if schema.derive is not None and schema.derive(record):
+        return None  # what is derived is not a column; of some forms nothing is
     values = _columns_read(record, contract) if nulls else schema.read(record)
     form = _Form(values, contract, nulls)
     decoding = _Form(values, contract, nulls)
