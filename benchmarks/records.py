@@ -209,9 +209,9 @@ def main() -> None:
             "",
             "## Records under the names of other systems",
             "",
-            "Lists of 40 and about 120 tokens. The start of a process is about a second of CPU; a scan starts "
-            "faster. slime, OpenRLHF, NeMo RL and prime-rl hold prompt and response in one list, which is cut "
-            "in each record by itself.",
+            "Lists of 40 and about 120 tokens; files are small, so the start of a process counts: about a "
+            "second of CPU, of a scan less. slime, OpenRLHF, NeMo RL and prime-rl hold prompt and response "
+            "in one list, which is cut in each record by itself.",
             "",
             "| shape | lines | MB | what | CPU seconds | to the scan | peak MiB |",
             "|---|---:|---:|---|---:|---:|---:|",

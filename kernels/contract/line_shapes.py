@@ -145,7 +145,7 @@ def _spaces_end(data, at, end):
 @jit(inline=True)
 def _equal(data, at, other, start, size):
     """Say whether data[at:] and other[start:] begin with the same bytes."""
-    for k in range(size):
+    for k in range(size):  # noqa: SIM110  (compiled: no generators)
         if data[at + np.uint64(k)] != other[start + np.uint64(k)]:
             return False
     return True
@@ -153,10 +153,10 @@ def _equal(data, at, other, start, size):
 
 @jit(counted=False)
 def _line_shape(data, at, end, wanted, found_at, keys, states, kinds, members, objects):
-    """Return the shape of the line that begins at ``at``, and the place of its line feed; 0 where it has none.
+    """Return the shape of the line that begins at ``at`` (0: it has none) and the place of its line feed.
 
-    Where the wanted key's object begins and ends is written into ``found_at``. ``keys`` has the place, size and
-    digest of the keys of a line before.
+    Where the wanted key's object begins and ends is written into ``found_at``. ``keys`` has the place, size
+    and digest of the keys of a line before.
     """
     none = np.uint64(0)
     at = _spaces_end(data, at, end)

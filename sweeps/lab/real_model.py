@@ -175,8 +175,8 @@ def _paragraphs(measured: Measured) -> tuple[str, ...]:
         "take their name in one rename. In turn, a step is generation, training, writing. With one group "
         f"ahead they overlap: {gain:.2f} times the updates, at a mean lag of "
         f"{measured.loops[1]['lag']:.2f}. The two loops alternate, {work.rounds} rounds of "
-        f"{work.loop_updates} updates each, of which the first does not count. Of CPU a part takes nearly the "
-        "same whatever else the machine does: a part that is longer by the clock than by CPU had to share.",
+        f"{work.loop_updates} updates each, of which the first does not count. Of CPU a part takes nearly "
+        "the same whatever else the machine does: a part that is longer by the clock had to share.",
         "The configuration is fitted to the loop in turn alone, then asked what one group ahead would "
         f"bring: {ahead['predicted']:.3g} s a step against {ahead['measured']:.3g} s measured "
         f"({ahead['error']:+.0%}); its range {meets} the interval of what was measured. What the fit cannot "

@@ -155,7 +155,7 @@ class _Checked:
         return self._call("readline", size)
 
     def whole_lines(self, size: int) -> int:
-        """Say how many of the next so many bytes are whole lines, without taking them; 0 if that is unknown."""
+        """Say how many of the next so many bytes are whole lines, and take none; 0 if that is unknown."""
         if not self._can_look:
             return 0
         look = min(size, _LOOK_BYTES)
