@@ -137,7 +137,7 @@ class Workload:
 
 _SMALL = Workload(
     group_size=4,
-    max_new_tokens=12,
+    max_new_tokens=10,
     held_groups=6,
     updates=4,
     learning_rate=1e-5,
