@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    rows = []
+    rows, load = [], os.getloadavg()[0]
     columns = ",".join(f"{name}={name}" for name in COLUMNS.split(","))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.jsonl"
@@ -199,7 +199,8 @@ def main() -> None:
             f"{os.cpu_count()} cores, Python {platform.python_version()}, polars {pl.__version__}. CPU "
             "seconds of all threads, and the peak of resident memory, of whole processes. One record in a "
             "thousand is bad, and every one is found. The scan reads all columns with the same explicit "
-            "types and counts nulls, streaming.",
+            f"types and counts nulls, streaming. Load of the machine: {load:.1f} before and "
+            f"{os.getloadavg()[0]:.1f} after; other work makes single figures uncertain.",
             "",
             "| lines | number | MB | what | CPU seconds | to the scan | peak MiB |",
             "|---|---:|---:|---|---:|---:|---:|",
