@@ -134,7 +134,7 @@ def cells_of(slots: int) -> list[PipelineConfig]:
 
 
 def compared(library: ctypes.CDLL, slots: int, rounds: int) -> tuple[list[str], float]:
-    """Run both loops in turn: a row of the table, and the median ratio; ends where they differ in an integer."""
+    """Run both loops in turn: a row and the median ratio; ends where they differ in an integer."""
     configs = cells_of(slots)
     theirs, ours = CCells(library, configs, 60_000), lean_cells(configs)
     theirs.draw(3)
@@ -161,8 +161,8 @@ def section(rounds: int, tiny: bool = False) -> Section:
         rows = {slots: compared(library, slots, rounds) for slots in list(AIMS)[: 1 if tiny else None]}
     found.text += [
         "Runs of 240 s within a sweep at one seed, the draws shared, microseconds of processor time a run. "
-        f"The C loop (`benchmarks/speed/c_loop.c`, a binary heap) is compiled here by `{' '.join(FLAGS)}` and "
-        "is equal to the lean loop in every integer of every run.",
+        f"The C loop (`benchmarks/speed/c_loop.c`, a binary heap) is compiled here by `{' '.join(FLAGS)}` "
+        "and is equal to the lean loop in every integer of every run.",
         table(["slots", "events a run", "C", "lean", "lean / C", "aim"], [row for row, _ in rows.values()]),
     ]
     for slots, (_, ratio) in rows.items():

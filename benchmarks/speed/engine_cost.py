@@ -67,8 +67,8 @@ def section(rounds: int, tiny: bool = False) -> Section:
     growing = {factor: ratios(each, f"x{factor}", "x1") for factor in growths}
     found = Section("Inference engines")
     found.text += [
-        "Presets at 256 slots with four engines and with a fixed speed of decoding; then one engine, responses "
-        "so many times as long and its cache in proportion. Nanoseconds a rollout.",
+        "Presets at 256 slots with four engines and with a fixed speed of decoding; then one engine, "
+        "responses so many times as long and its cache in proportion. Nanoseconds a rollout.",
         table(
             ["preset", "without engines", "with", "ratio"],
             [
@@ -78,7 +78,10 @@ def section(rounds: int, tiny: bool = False) -> Section:
         ),
         table(
             ["responses", "ns a rollout", "over × 1"],
-            [[f"× {factor}", ranged(each[f"x{factor}"], 0), ranged(over, 2)] for factor, over in growing.items()],
+            [
+                [f"× {factor}", ranged(each[f"x{factor}"], 0), ranged(over, 2)]
+                for factor, over in growing.items()
+            ],
         ),
     ]
     worst, most = max(map(median, with_and_without.values())), max(map(median, growing.values()))

@@ -18,7 +18,8 @@ import gc, json, resource, sys
 from lagsweep import PipelineConfig, run_sweep
 from lagsweep.sweeps.execute.unit_arrays import UnitArrays
 
-base = PipelineConfig(rollout_workers=8, duration_seconds=240.0, batch_tokens=8_000, train_tokens_per_second=480.0)
+base = PipelineConfig(rollout_workers=8, duration_seconds=240.0, batch_tokens=8_000).replace(
+    train_tokens_per_second=480.0)
 axes = {"queue_cap": [12_000 * step for step in range(1, 9)], "max_lag": [0, 1, 2, 4, 8],
         "sync_cadence": [1, 2], "sync_seconds": [0.0, 1.0, 3.0, 5.0]}
 
@@ -30,10 +31,10 @@ def bytes_of(arrays):
     return sum(values.nbytes for values in arrays.metrics.values()) + lags + arrays.status.nbytes
 
 held = 0
-def look(progress):
+def look(done, total):
     global held
-    found = [one for one in gc.get_objects() if isinstance(one, UnitArrays)]
-    held = max([held, *(bytes_of(one) for one in found)])
+    if done == total:
+        held = max(bytes_of(one) for one in gc.get_objects() if isinstance(one, UnitArrays))
 
 seeds = int(sys.argv[1])
 run_sweep(base, axes, seeds=1, progress=look)
@@ -45,7 +46,7 @@ print(json.dumps({"runs": runs, "held": held / runs, "dataset": dataset.nbytes /
 """
 STARTS = {
     "`import lagsweep`": "import lagsweep",
-    "`lagsweep --help`": "import sys; sys.argv = ['lagsweep', '--help']; from lagsweep.sweeps.cli import main; main()",
+    "`lagsweep --help`": "import sys, lagsweep.sweeps.cli as cli; sys.argv[1:] = ['--help']; cli.main()",
     "a run of level 1": "import lagsweep as ls; ls.simulate_pipeline(ls.PipelineConfig())",
     "a run of a preset": "import lagsweep as ls; ls.simulate_pipeline(ls.preset_config('areal'))",
 }
@@ -65,9 +66,10 @@ def memory_section(rounds: int, tiny: bool = False) -> Section:
         told = json.loads(_process(_MEMORY, Path(folder), "2" if tiny else "512"))
     found = Section("Memory of a sweep")
     found.text += [
-        f"{told['runs']:,} short runs in memory, two threads, in a process of its own. \"Held\" is what is kept of "
-        "a run while the sweep goes on; the dataset has whole numbers of 64 bits and all 65 bins of lag; the peak "
-        "is that of the process above its own before the sweep.",
+        f'{told["runs"]:,} short runs in memory, two threads, in a process of its own. "Held" is what is '
+        "kept of "
+        "a run while the sweep goes on; the dataset has whole numbers of 64 bits and all 65 bins of lag; the "
+        "peak is that of the process above its own before the sweep.",
         table(
             ["bytes a run", ""],
             [
@@ -105,8 +107,8 @@ def start_section(rounds: int, tiny: bool = False) -> Section:
         over = ranged(ratios({"a": warmed[name], "b": warmed["python -c pass"]}, "a", "b"))
         rows.append([name, ranged(colds[name]) if name in colds else "", ranged(warmed[name], 2), over])
     found.text += [
-        "Seconds of a whole process. Cold: no kernel was ever compiled on this machine; a third as many rounds. "
-        "Warm: the kernels are in the cache folder, as after the first run.",
+        "Seconds of a whole process. Cold: no kernel was ever compiled on this machine; a third as many "
+        "rounds. Warm: the kernels are in the cache folder, as after the first run.",
         table(["process", "cold", "warm", "warm / python -c pass"], rows),
     ]
     return found

@@ -34,24 +34,37 @@ def _queueing(rollouts: int, events: int) -> PipelineConfig:
     )
 
 
-def _timed(config: PipelineConfig, form: str) -> tuple[Callable[[], object], int]:
-    """Return what runs a configuration in a form, and how many events it has."""
+def _timed(config: PipelineConfig, form: str, least: int) -> tuple[Callable[[], object], int]:
+    """Return what runs a configuration in a form, again until there are so many events, and their number."""
     if form == "lean":
         cells = lean_cells([config])
         run_cells(cells)
-        return (lambda: run_cells(cells)), int(cells.events)
-    run = run_general(general_run(config.replace(**FORMS[form]), 1 << 17))
-    return (lambda: run_general(run)), int(run.state.events)
+        events, once = int(cells.events), lambda: run_cells(cells)
+    else:
+        run = run_general(general_run(config.replace(**FORMS[form]), 1 << 17))
+        events, once = int(run.state.events), lambda: run_general(run)
+    times = max(1, least // events)
+
+    def repeated() -> None:
+        for _ in range(times):
+            once()
+
+    return repeated, times * events
 
 
 def _measured(
-    title: str, sizes: list[int], config_of: Callable[[int], PipelineConfig], rounds: int, forms: Iterable[str]
+    title: str,
+    sizes: list[int],
+    config_of: Callable[[int], PipelineConfig],
+    rounds: int,
+    least: int,
+    forms: Iterable[str] = FORMS,
 ) -> str:
     """Return a table: a row a form, a column a size."""
     work, events = {}, {}
     for form in forms:
         for size in sizes:
-            work[f"{form} {size}"], events[f"{form} {size}"] = _timed(config_of(size), form)
+            work[f"{form} {size}"], events[f"{form} {size}"] = _timed(config_of(size), form, least)
     seconds = in_turn(work, rounds, time.process_time)
     each = {name: scaled(samples, 1e9 / events[name]) for name, samples in seconds.items()}
     rows = []
@@ -69,7 +82,9 @@ def _by_configs(sizes: list[int], rounds: int, events: int) -> str:
         configs = [base.replace(max_queue_tokens=(base.max_queue_tokens or 0) + step) for step in range(size)]
         cells = lean_cells(configs)
         run_cells(cells, 1)
-        happened[str(size)] = int(cells.events) * size  # a token more in the cap changes a run by a few events
+        happened[str(size)] = (
+            int(cells.events) * size
+        )  # a token more in the cap changes a run by a few events
 
         def anew(cells=cells) -> None:  # type: ignore[no-untyped-def]
             run_cells(cells, 0)
@@ -93,21 +108,22 @@ def section(rounds: int, tiny: bool = False) -> Section:
     lengths = [1, 8, 64][:cut]
     configs = [1, 8, 64, 320][:cut]
     found.text += [
-        f"Nanoseconds of processor time an event at {SLOTS} slots. Draws are made beforehand, but in the last table, "
-        "which counts them: the configurations of a seed share them.",
-        _measured("rollouts that wait", queue, lambda size: _queueing(size, events), rounds, FORMS),
+        f"Nanoseconds of processor time an event at {SLOTS} slots. Draws are made beforehand, but in the "
+        "last table, which counts them: the configurations of a seed share them.",
+        _measured("rollouts that wait", queue, lambda size: _queueing(size, events), rounds, events),
         _measured(
             "lag limit",
             limits,
             lambda size: keeping_up(SLOTS, events, _LAW).replace(max_policy_lag=size),
             rounds,
-            FORMS,
+            events,
         ),
         _measured(
             "times the run's length",
             lengths,
-            lambda size: keeping_up(SLOTS, size * events / 40, _LAW),
+            lambda size: keeping_up(SLOTS, size * events / 20, _LAW),
             rounds,
+            events,
             ("lean", "general"),
         ),
         _by_configs(configs, rounds, events // 20),

@@ -1,9 +1,9 @@
 """Guard against slower kernels: instructions an event, counted, held against those of a stored baseline.
 
 Counts do not depend on what else the machine does. The kernels are compiled for a generic processor into a
-cache of their own; then the same work is run in processes that differ only in how often one kernel is called, so that
-start-up and loading cancel. Hardware counters are read where the machine lets them be (perf), else valgrind
-counts. Counts are compared only with a baseline of the same counter, machine type, Numba and llvmlite.
+cache of their own; then the same work is run in processes that differ only in how often one kernel is called,
+so that start-up and loading cancel. Hardware counters are read where the machine lets them be (perf), else
+valgrind counts. Counts are compared only with a baseline of the same counter, machine, Numba and llvmlite.
 
 Ends with 1 if a kernel needs over a tenth more than its baseline, else with 0; ``--write`` stores a baseline.
 """
@@ -161,7 +161,7 @@ def compared(counts: Counts | None, stored: Sequence[Counts], most_rise: float =
 
 
 def child_environment(cache: Path) -> dict[str, str]:
-    """Return the environment of a counted process: generic code, a cache of its own, one thread, no chance."""
+    """Return the environment of a counted process: generic code, a cache of its own, one thread."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "LAGSWEEP_"))}
     fixed = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "LAGSWEEP_CACHE_DIR": str(cache)}
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -184,7 +184,9 @@ def count(counter: Counter, calls: Mapping[str, int] = CALLS) -> Counts:
     once = dict.fromkeys(calls, 1)
     with tempfile.TemporaryDirectory() as folder:
         environment = child_environment(Path(folder))
-        warm = [subprocess.run(_command(once), env=environment, capture_output=True, text=True) for _ in "12"][-1]
+        warm = [
+            subprocess.run(_command(once), env=environment, capture_output=True, text=True) for _ in "12"
+        ][-1]
         if warm.returncode:
             raise RuntimeError(warm.stderr[-2000:])
         sizes: dict[str, int] = json.loads(warm.stdout)
@@ -201,7 +203,8 @@ def count(counter: Counter, calls: Mapping[str, int] = CALLS) -> Counts:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             base, *long = pool.map(counted, works)
     each = {
-        name: round((total - base) / (times * sizes[name]), 2) for (name, times), total in zip(calls.items(), long)
+        name: round((total - base) / (times * sizes[name]), 2)
+        for (name, times), total in zip(calls.items(), long)
     }
     return Counts(counter.name, platform.machine(), version("numba"), version("llvmlite"), each)
 

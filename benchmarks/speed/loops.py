@@ -54,11 +54,23 @@ def general_run(config: PipelineConfig, rollouts: int = 0) -> GeneralRun:
     return GeneralRun(config, draws=new_draws(rollouts)) if rollouts else GeneralRun(config)
 
 
-def run_general(run: GeneralRun) -> GeneralRun:
-    """Run from the beginning to the end."""
+def lean_run(config: PipelineConfig, rollouts: int) -> LeanRun:
+    """Return a run of the lean loop that keeps its draws for so many rollouts."""
+    return LeanRun(config, draw_rollouts=rollouts)
+
+
+def anew(run: LeanRun | GeneralRun, drawing: bool = False) -> None:
+    """Run from the beginning to the end, the rollouts drawn before or to be drawn again."""
+    if drawing:
+        run.draws.drawn[0] = 0
     run.begin(run.config.seed)
     while not run.step():
         pass
+
+
+def run_general(run: GeneralRun) -> GeneralRun:
+    """Run from the beginning to the end, with the draws that it has."""
+    anew(run)
     return run
 
 

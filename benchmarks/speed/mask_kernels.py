@@ -52,7 +52,12 @@ def _mask_row(rows: int, width: int, dtype: type, eos_ids: list[int], ended: boo
     end = "anywhere" if ended else "never"
     batch = f"{rows:,} × {width} {np.dtype(dtype).name}, {len(eos_ids)} EOS, end {end}"
     each = [ranged(scaled(seconds[name], 1e9 / tokens.size), 2) for name in forms]
-    return [batch, *each, ranged(ratios(seconds, "numpy", "one"), 1), ranged(ratios(seconds, "one", "memory"), 2)]
+    return [
+        batch,
+        *each,
+        ranged(ratios(seconds, "numpy", "one"), 1),
+        ranged(ratios(seconds, "one", "memory"), 2),
+    ]
 
 
 def _loop_ess(log_weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -141,21 +146,38 @@ def section(rounds: int, tiny: bool = False) -> Section:
     found = Section("Masks, the ESS and the contract")
     found.text += [
         "Memory: a plain read of "
-        f"{words.nbytes / 2**20:,.0f} MiB by one thread goes at {ranged(speed)} GB/s on this machine, in this run. "
-        "The column \"memory\" reads the same bytes (and writes the mask, where there is one).",
+        f"{words.nbytes / 2**20:,.0f} MiB by one thread goes at {ranged(speed)} GB/s on this machine, in "
+        "this run. "
+        'The column "memory" reads the same bytes (and writes the mask, where there is one).',
         table(
-            ["masks, ns a token", "NumPy", "1 thread", "2 threads", "memory", "NumPy / 1 thread", "1 thread / memory"],
+            [
+                "masks, ns a token",
+                "NumPy",
+                "1 thread",
+                "2 threads",
+                "memory",
+                "NumPy / 1 thread",
+                "1 thread / memory",
+            ],
             [
                 _mask_row(rows // share, width, dtype, eos_ids, ended, rounds)
                 for share, width, dtype, eos_ids, ended in MASKS
             ],
         ),
         table(
-            ["ESS of groups, ns a weight", "loop", "reduceat", "kernel", "memory", "loop / kernel", "reduceat / kernel"],
+            [
+                "ESS of groups, ns a weight",
+                "loop",
+                "reduceat",
+                "kernel",
+                "memory",
+                "loop / kernel",
+                "reduceat / kernel",
+            ],
             [_ess_row(count, length, rounds) for count, length in groups],
         ),
-        "The contract takes a record as it comes out of a JSON line, with lists. The NumPy form makes arrays of "
-        "the lists and looks at kinds, ranges and lengths alone; ours also tells what is wrong and where.",
+        "The contract takes a record as it comes out of a JSON line, with lists. The NumPy form makes arrays "
+        "of the lists and looks at kinds, ranges and lengths alone; ours also tells what is wrong and where.",
         table(
             ["contract, ns a token", "NumPy", "ours", "memory", "ours / NumPy"],
             [_contract_row(tokens, rounds) for tokens in ((100,) if tiny else (100, 1_000, 10_000))],

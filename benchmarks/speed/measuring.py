@@ -118,9 +118,9 @@ def ranged(samples: Sequence[float], digits: int = 1) -> str:
     return f"{median:,.{digits}f} ({low:,.{digits}f}…{high:,.{digits}f})"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Write a table whose first column is text and whose others are figures."""
-    rule = ["---", *["---:"] * (len(header) - 1)]
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], words: int = 1) -> str:
+    """Write a table whose first columns are words and whose others are figures."""
+    rule = ["---"] * words + ["---:"] * (len(header) - words)
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [header, rule, *rows])
 
 
@@ -140,4 +140,6 @@ def growth(sizes: Sequence[float], medians: Sequence[float]) -> str:
     over = f"{change:.2f} times over {span:,.0f} times the size"
     if max(medians) <= FLAT * min(medians):
         return f"flat ({over})"
-    return f"falls to {over}" if change < 1 / FLAT else f"grows {over}" if change > FLAT else f"uneven ({over})"
+    return (
+        f"falls to {over}" if change < 1 / FLAT else f"grows {over}" if change > FLAT else f"uneven ({over})"
+    )

@@ -1,11 +1,13 @@
 """The page on speed: every figure of one run on one machine, compared figures measured in turn.
 
-``--only loops,presets`` measures some sections alone; ``--check`` ends with 1 if an aim is missed by over a tenth.
+``--only loops,presets`` measures some sections alone; ``--check`` ends with 1 if an aim is missed by over a
+tenth.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import sys
@@ -15,22 +17,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-if not {"-h", "--help"} & set(sys.argv):
-    try:
-        import cimba  # noqa: F401  (compiles its models only where it was imported before any other kernel)
-    except ImportError:
-        pass
+with contextlib.suppress(ImportError):
+    import cimba  # noqa: F401  (compiles its models only where it was imported before any other kernel)
 
-import c_loop  # noqa: E402
-import engine_cost  # noqa: E402
-import fresh_process  # noqa: E402
-import growth  # noqa: E402
-import loops  # noqa: E402
-import mask_kernels  # noqa: E402
-import preset_cost  # noqa: E402
-import queue_peers  # noqa: E402
-import sweep_rates  # noqa: E402
-from measuring import Section  # noqa: E402
+import c_loop
+import engine_cost
+import fresh_process
+import growth
+import loops
+import mask_kernels
+import preset_cost
+import queue_peers
+import sweep_rates
+from measuring import Section
 
 SECTIONS: dict[str, Callable[[int, bool], Section]] = {
     "loops": loops.section,
@@ -80,9 +79,9 @@ def page(names: Iterable[str], rounds: int, tiny: bool = False) -> tuple[str, li
         "# How fast",
         "",
         f"Made by `make speed-page` in {(time.perf_counter() - began) / 60:.0f} minutes, {rounds} rounds. "
-        "What is compared was measured in turn, round by round, in one process; figures are medians (least…most), and "
-        "ratios are taken within a round. Figures depend on the machine and on what else it does, ratios much "
-        "less. `docs/benchmarks.md` says what is compared with what.",
+        "What is compared was measured in turn, round by round, in one process; figures are medians "
+        "(least…most), and ratios are taken within a round. Figures depend on the machine and on what else "
+        "it does, ratios much less. `docs/benchmarks.md` says what is compared with what.",
         "",
         f"Measured on {facts()}. Load of the machine before {load:.1f}, after {os.getloadavg()[0]:.1f}.",
         "",
@@ -95,7 +94,9 @@ def page(names: Iterable[str], rounds: int, tiny: bool = False) -> tuple[str, li
 def _chosen(text: str) -> list[str]:
     names = list(SECTIONS) if text == "all" else list(QUICK) if text == "quick" else text.split(",")
     if unknown := [name for name in names if name not in SECTIONS]:
-        raise SystemExit(f"--only: no section {', '.join(unknown)}. Known: {', '.join(SECTIONS)}, quick, all.")
+        raise SystemExit(
+            f"--only: no section {', '.join(unknown)}. Known: {', '.join(SECTIONS)}, quick, all."
+        )
     return names
 
 
@@ -104,7 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="all", help="sections by commas, or quick")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--tiny", action="store_true", help="the smallest sizes: for tests, figures mean nothing")
+    parser.add_argument(
+        "--tiny", action="store_true", help="the smallest sizes: for tests, figures mean nothing"
+    )
     parser.add_argument("--check", action="store_true", help="end with 1 if an aim is missed by over a tenth")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)

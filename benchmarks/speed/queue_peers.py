@@ -5,8 +5,9 @@ average; they leave in the order they came. The mean time in the system is 1 / (
 gives it as the area below the number of customers over the customers that came, so that it is one quantity.
 
 Ours is the general loop as it is, told a pipeline that is this queue: one slot whose rollouts take the time
-of a tool that is exponential (so rollouts land as a Poisson process), no cap on the queue, and a trainer that takes one
-rollout a step, whose length is exponential and independent of the tool's time. No loop is written for it.
+of a tool that is exponential (so rollouts land as a Poisson process), no cap on the queue, and a trainer that
+takes one rollout a step, whose length is exponential and independent of the tool's time. No loop is written
+for it.
 """
 
 from __future__ import annotations
@@ -175,7 +176,8 @@ def cimba_queue(customers: int, seed: int = 1) -> Result:
     experiment = cb.Experiment(model, replications=1, window=cb.Window(duration=end), seed=seed)
     found = experiment.run()[model]
     came, left, arrivals, departures = (
-        float(np.ravel(np.asarray(getattr(found, name)))[0]) for name in ("came", "left", "arrivals", "departures")
+        float(np.ravel(np.asarray(getattr(found, name)))[0])
+        for name in ("came", "left", "arrivals", "departures")
     )
     return _area(int(came), arrivals, departures, int(left), end)
 
@@ -207,7 +209,7 @@ def installed(name: str) -> str | None:
 
 def section(rounds: int, tiny: bool = False) -> Section:
     """Measure every tool that is installed."""
-    customers = 2_000 if tiny else 200_000
+    customers = 2_000 if tiny else 100_000
     found = Section("The M/M/1 queue beside other simulators")
     detail = {"ours": ours_in_detail(customers)}
     run = ours(customers)
@@ -224,7 +226,10 @@ def section(rounds: int, tiny: bool = False) -> Section:
     seconds = in_turn(forms, rounds)
     each = {name: scaled(samples, 1e9 / detail[name][0]) for name, samples in seconds.items()}
     lines = []
-    for name, told in {"ours": ["Lagsweep", "the general loop, a pipeline that is this queue"], **rows}.items():
+    for name, told in {
+        "ours": ["Lagsweep", "the general loop, a pipeline that is this queue"],
+        **rows,
+    }.items():
         if name not in each:
             lines.append([*told, *["not installed"] * 4])
             continue
@@ -237,10 +242,10 @@ def section(rounds: int, tiny: bool = False) -> Section:
         f"{customers:,} customers, load {LOAD}, a run each; two events a customer. Every run draws its own "
         "numbers. Theory says that a customer is in the system for "
         f"{THEORY:.2f} s; two standard errors of so many customers are {2 * error:.2f} s.",
-        table(head, lines),
-        "Ours is not a loop for queues: it is the pipeline's general loop with one slot whose rollouts take an "
-        "exponential time and a trainer that takes one rollout a step. A loop written for this queue alone "
-        "would be faster than any of these, and is not compared.",
+        table(head, lines, words=2),
+        "Ours is not a loop for queues: it is the pipeline's general loop with one slot whose rollouts take "
+        "an exponential time and a trainer that takes one rollout a step. A loop written for this queue "
+        "alone would be faster than any of these, and is not compared.",
     ]
     near = {name: abs(mean - THEORY) <= 4 * error for name, (_, mean) in detail.items()}
     found.agrees("every mean lies within four standard errors of theory", all(near.values()))

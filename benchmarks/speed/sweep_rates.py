@@ -98,11 +98,11 @@ def section(rounds: int, tiny: bool = False) -> Section:
     found = Section("Runs a second of sweeps in memory")
     rows, over = [], {}
     for name in cases:
-        rate = {
-            threads: [runs[name] / each for each in seconds[f"{name} {threads}"]] for threads in (1, 2)
-        }
+        rate = {threads: [runs[name] / each for each in seconds[f"{name} {threads}"]] for threads in (1, 2)}
         over[name] = ratios(seconds, f"{name} 1", f"{name} 2")
-        rows.append([name, f"{runs[name]:,}", *(ranged(rate[one], 0) for one in (1, 2)), ranged(over[name], 2)])
+        rows.append(
+            [name, f"{runs[name]:,}", *(ranged(rate[one], 0) for one in (1, 2)), ranged(over[name], 2)]
+        )
     found.text += [
         "Short runs are 240 s at 8 slots, long ones 15,000 s at 16; in uneven sweeps half of the runs are "
         "nine times as long as the others. Draws, filing and the dataset are part of the time.",
@@ -114,9 +114,9 @@ def section(rounds: int, tiny: bool = False) -> Section:
         rates = [[runs[first] / each for each in seconds[f"C {threads}"]] for threads in (1, 2)]
         times = ratios(seconds, f"{first} 2", "C 2")
         found.text.append(
-            f"The short runs that are alike by C loops, which draw the same numbers and give as many updates: one "
-            f"{ranged(rates[0], 0)} runs/s, two at once {ranged(rates[1], 0)}; the sweep on two threads takes "
-            f"{ranged(times, 2)} times as long as two C loops."
+            f"The short runs that are alike by C loops, which draw the same numbers and give as many "
+            f"updates: one {ranged(rates[0], 0)} runs/s, two at once {ranged(rates[1], 0)}; the sweep on two "
+            f"threads takes {ranged(times, 2)} times as long as two C loops."
         )
         found.at_most("times two C loops, short runs", statistics.median(times), OVER_C)
     found.at_least("two threads over one, short runs", statistics.median(over[first]), TWO_OVER_ONE)
