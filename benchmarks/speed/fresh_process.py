@@ -13,6 +13,7 @@ from pathlib import Path
 from measuring import Section, in_turn, ranged, ratios, table
 
 HELD_AIM = 260  # bytes a run
+WARM_ROUNDS, COLD_ROUNDS = 5, 2  # at most: a cold start takes half a minute
 _MEMORY = """
 import gc, json, resource, sys
 from lagsweep import PipelineConfig, run_sweep
@@ -93,22 +94,23 @@ def start_section(rounds: int, tiny: bool = False) -> Section:
             _process(code, warm)
         forms: dict[str, Callable[[], object]] = {"python -c pass": lambda: _process("pass", warm)}
         forms |= {name: lambda code=code: _process(code, warm) for name, code in starts.items()}
-        warmed = in_turn(forms, rounds)
+        warmed = in_turn(forms, min(rounds, WARM_ROUNDS))
 
         def cold(code: str) -> None:
             with tempfile.TemporaryDirectory() as empty:
                 _process(code, Path(empty))
 
         compiling = {name: lambda code=starts[name]: cold(code) for name in COMPILES if name in starts}
-        colds = in_turn(compiling, max(1, rounds // 3))
+        colds = in_turn(compiling, min(rounds, COLD_ROUNDS))
     found = Section("The first result of a fresh process")
     rows = []
     for name in forms:
         over = ranged(ratios({"a": warmed[name], "b": warmed["python -c pass"]}, "a", "b"))
         rows.append([name, ranged(colds[name]) if name in colds else "", ranged(warmed[name], 2), over])
     found.text += [
-        "Seconds of a whole process. Cold: no kernel was ever compiled on this machine; a third as many "
-        "rounds. Warm: the kernels are in the cache folder, as after the first run.",
+        f"Seconds of a whole process. Cold: no kernel was ever compiled on this machine "
+        f"({len(colds[COMPILES[0]])} rounds). Warm: the kernels are in the cache folder, as after the first "
+        f"run ({len(warmed['python -c pass'])} rounds).",
         table(["process", "cold", "warm", "warm / python -c pass"], rows),
     ]
     return found
