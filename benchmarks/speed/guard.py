@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parent
 BASELINE = FOLDER / "instructions.json"
 MOST_RISE = 0.10
 # Calls of each kernel in its long process: about 10⁹ instructions, a hundred times the noise of start-up.
-CALLS = {"lean": 400, "general": 200, "preset": 180, "ess": 500}
+CALLS = {"lean": 400, "general": 200, "preset": 180, "ess": 1_000}
 NAMES = {
     "lean": "lean loop, 8 slots",
     "general": "general loop, options off, 8 slots",
