@@ -17,7 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from measuring import ranged, table
 
@@ -78,9 +79,9 @@ def page(commit: str, before: Sequence[dict[str, float]], now: Sequence[dict[str
         [
             "# Presets before and now",
             "",
-            f"Made by `make beside-commit BEFORE={commit}`. Processor time of a rollout at 256 slots, draws made "
-            f"before; median (least…most) of {len(now)} rounds, in each of which both packages ran in turn in "
-            f"processes of their own, each run the fastest of {REPEATS}. Ratios are taken within a round.",
+            f"Made by `make beside-commit BEFORE={commit}`. Processor time of a rollout at 256 slots, draws "
+            f"made before; median (least…most) of {len(now)} rounds. In a round both packages ran in turn, "
+            f"in processes of their own; each run is the fastest of {REPEATS}. Ratios are taken within a round.",
             "",
             load,
             "",

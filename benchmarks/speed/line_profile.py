@@ -14,7 +14,6 @@ import argparse
 import ast
 import bisect
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -31,8 +30,10 @@ import numba
 
 from lagsweep import kernels
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+from big_results import package_of
 from guard import child_environment
 from line_tables import STRIDE, Code, read_code_map, read_line_table
 from measuring import Section, table
@@ -42,9 +43,28 @@ NEEDED = ("valgrind", "readelf", "nm")
 SCRIPT = Path(__file__).parent / "profiled_runs.py"
 OURS, NUMBAS = Path(kernels.__file__).parent, Path(numba.__file__).parent
 NO_LIBRARY = "???"
-LIBM = "libm: logarithm, cosine, exponential"
-LEAST_SHARE = 0.01  # of a rollout: functions with less are summed up
+LIBM = "libm, exponentials and logarithms"
+LEAST_SHARE = 0.01  # of a rollout: what has less is summed up
 LINES = 15
+HEADING = re.compile(r"\s*# --- (.+?) -+$")  # of a part of a long loop
+# Parts of a rollout's way, each with what finds it among the names that `function_of` gives: the first holds.
+PARTS = (
+    (
+        "event tree: next event, keys of events",
+        r"`set_key|`event_key|`rebuild_tree|: the next (moment|event)",
+    ),
+    ("histograms of lags and lengths", r"`_count`|`decile_of"),
+    ("draws: Philox, lengths, normals", r"kernels/draws/|pipeline/draws|`_draw"),
+    ("ESS of batches, with exp", r"pipeline/ess|^libm"),
+    ("rules of admission", r"pipeline/(admission|stops)"),
+    ("publications, moved ends", r"pipeline/(publication|moving)|: a publication|: the publication channel"),
+    ("groups: their records and lists", r"pipeline/(groups|holding)"),
+    ("start of a rollout: its record", r": settle, second half"),
+    ("end of a rollout", r": a rollout completes"),
+    ("batches: taken, trained, booked", r"pipeline/trainer|: settle, first half|: a training step"),
+    ("time of slots, queue and trainer booked", r"`book_time|: time integrals|: what holds until"),
+)
+ELSE = "all else: minima, rounding, room for rows"
 
 
 @dataclass(frozen=True)
@@ -72,6 +92,9 @@ class Profile:
     kernels: Counter[str] = field(default_factory=Counter)
     lines: Counter[Line] = field(default_factory=Counter)
     outside: int = 0
+
+
+Profiles = dict[str, tuple[int, Profile]]
 
 
 def missing(which: Callable[[str], str | None] = shutil.which) -> list[str]:
@@ -146,8 +169,15 @@ class Attribution:
         return found
 
 
-def profiles(folder: Path) -> dict[str, tuple[int, Profile]]:
+def profiles(folder: Path, package: Path | None = None) -> Profiles:
     """Compile, count and sum up: rollouts and instructions by the name of the work.
+
+    Parameters
+    ----------
+    folder : Path
+        For all that is written; kept by the caller.
+    package : Path, optional
+        Folder with another ``lagsweep`` to be imported.
 
     Raises
     ------
@@ -155,6 +185,8 @@ def profiles(folder: Path) -> dict[str, tuple[int, Profile]]:
         If a process fails, or does not stop at its marks.
     """
     environment = child_environment(folder / "cache")
+    if package is not None:
+        environment["PYTHONPATH"] = str(package)
     command = [sys.executable, str(SCRIPT)]
     dumps = f"--callgrind-out-file={folder / 'dump'}"
     counter = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--dump-line=no", "--compress-pos=no"]
@@ -199,10 +231,14 @@ def place(file: str) -> str:
 
 
 def function_of(line: Line) -> str:
-    """Name the source function in which a line stands."""
-    around = [one for one in _functions(line.file)[1] if one[0] <= line.number <= one[1]]
-    inside = max(around, default=None)
-    return f"`{inside[2]}` in {place(line.file)}" if inside else place(line.file)
+    """Name the source function in which a line stands, and the part of it, if a heading names parts."""
+    lines, functions = _functions(line.file)
+    inside = max((one for one in functions if one[0] <= line.number <= one[1]), default=None)
+    if inside is None:
+        return place(line.file)
+    told = f"`{inside[2]}` in {place(line.file)}"
+    headings = [found[1] for text in lines[inside[0] : line.number] if (found := HEADING.match(text))]
+    return f"{told}: {headings[-1]}" if headings else told
 
 
 def source_of(line: Line) -> str:
@@ -219,13 +255,47 @@ def _rows(counts: Counter[str], rollouts: int, total: int) -> list[list[str]]:
     return [[name, f"{count / rollouts:,.1f}", f"{count / total:.1%}"] for name, count in named]
 
 
+def by_function(found: Profile) -> Counter[str]:
+    """Sum up the instructions of each source function, or each part of one."""
+    summed: Counter[str] = Counter()
+    for line, count in found.lines.items():
+        summed[function_of(line)] += count
+    summed[LIBM] += found.kernels[LIBM]
+    return +summed
+
+
+def part_of(function: str) -> str:
+    """Name the part of a rollout's way to which a source function belongs."""
+    return next((part for part, pattern in PARTS if re.search(pattern, function)), ELSE)
+
+
+def totals(found: Profiles) -> list[float]:
+    """Return the instructions of a rollout of each run."""
+    return [sum(profile.kernels.values()) / rollouts for rollouts, profile in found.values()]
+
+
+def parts_table(found: Profiles, before: Profiles | None, commit: str | None) -> str:
+    """Write the instructions of a rollout by part, all runs side by side, and what they were."""
+    names = [*(part for part, _ in PARTS), ELSE]
+    columns = []
+    for rollouts, profile in found.values():
+        summed: Counter[str] = Counter()
+        for function, count in by_function(profile).items():
+            summed[part_of(function)] += count
+        columns.append([summed[name] / rollouts for name in names])
+    rows = [[name, *(f"{value:,.0f}" for value in values)] for name, *values in zip(names, *columns)]
+    now = totals(found)
+    rows.append(["in all", *(f"{value:,.0f}" for value in now)])
+    if before is not None:
+        older = totals(before)
+        rows.append([f"in all at commit {commit}", *(f"{value:,.0f}" for value in older)])
+        rows.append(["that, over now", *(f"{a / b:.2f}" for a, b in zip(older, now))])
+    return table(["part", *found], rows)
+
+
 def section(name: str, rollouts: int, found: Profile) -> Section:
     """Write what one run showed."""
     total = sum(found.kernels.values())
-    by_function: Counter[str] = Counter()
-    for line, count in found.lines.items():
-        by_function[function_of(line)] += count
-    by_function[LIBM] += found.kernels[LIBM]
     head = ["instructions a rollout", "share"]
     dearest = [
         [f"{place(line.file)}:{line.number}", source_of(line), f"{count / rollouts:,.1f}"]
@@ -235,14 +305,22 @@ def section(name: str, rollouts: int, found: Profile) -> Section:
         f"{total / rollouts:,.0f} instructions a rollout, {rollouts:,} rollouts. Beside them "
         f"{found.outside / 1e6:,.1f} million in Python and NumPy, which begin the run and call the kernels.",
         table(["kernel", *head], _rows(+found.kernels, rollouts, total)),
-        table(["source function", *head], _rows(+by_function, rollouts, total)),
+        table(["source function", *head], _rows(by_function(found), rollouts, total)),
         table(["dearest lines", "source", "instructions a rollout"], dearest, words=2),
     ]
-    return Section(name[0].upper() + name[1:], text)
+    return Section(name, text)
 
 
-def page(found: dict[str, tuple[int, Profile]]) -> str:
-    """Write the whole page."""
+def page(found: Profiles, before: Profiles | None = None, commit: str | None = None) -> str:
+    """Write the whole page.
+
+    Parameters
+    ----------
+    found : dict
+        What :func:`profiles` gave.
+    before, commit : optional
+        The same of an older commit's package.
+    """
     versions = ", ".join(f"{name} {version(name)}" for name in ("lagsweep", "numba", "llvmlite"))
     head = [
         "# Where the instructions go",
@@ -255,6 +333,10 @@ def page(found: dict[str, tuple[int, Profile]]) -> str:
         "",
         f"Counted with {versions}.",
         "",
+        "## Instructions of a rollout by part",
+        "",
+        parts_table(found, before, commit),
+        "",
     ]
     return "\n".join([*head, *(section(name, *one).markdown() for name, one in found.items())])
 
@@ -263,12 +345,19 @@ def main() -> int:
     """Count, and print or write the page; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--before", metavar="COMMIT", help="count the package of that commit too")
     options = parser.parse_args()
     if absent := missing():
         print(f"not measured: {', '.join(absent)} not found on this machine")
         return 0
-    with tempfile.TemporaryDirectory() as folder:
-        text = page(profiles(Path(folder)))
+    with tempfile.TemporaryDirectory() as name:
+        folders = [Path(name) / side for side in ("now", "before", "package")]
+        for folder in folders:
+            folder.mkdir()
+        found, before = profiles(folders[0]), None
+        if options.before:
+            before = profiles(folders[1], package_of(options.before, folders[2]))
+        text = page(found, before, options.before)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
     else:

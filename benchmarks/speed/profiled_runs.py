@@ -45,9 +45,9 @@ def works() -> dict[str, Work]:
 
     off = general_run(keeping_up(SLOTS, EVENTS), 2 * EVENTS)
     return {
-        "lean loop, 8 slots": lambda: int(lean_work()["generated_rollouts"].sum()),  # type: ignore[index]
-        f"general loop, options off, {SLOTS} slots": general(off),
-        f"general loop, options off, {SLOTS} slots, drawing its own": general(off, drawing=True),
+        "Lean loop, 8 slots": lambda: int(lean_work()["generated_rollouts"].sum()),  # type: ignore[index]
+        f"General loop, options off, {SLOTS} slots": general(off),
+        f"General loop, options off, {SLOTS} slots, drawing its own": general(off, drawing=True),
     } | {
         f"{name}, {SLOTS} slots": general(general_run(preset(name, SECONDS), 4 * EVENTS)) for name in PRESETS
     }
