@@ -81,7 +81,7 @@ def page(commit: str, before: Sequence[dict[str, float]], now: Sequence[dict[str
             "",
             f"Made by `make beside-commit BEFORE={commit}`. Processor time of a rollout at 256 slots, draws "
             f"made before; median (least…most) of {len(now)} rounds. In a round both packages ran in turn, "
-            f"in processes of their own; each run is the fastest of {REPEATS}. Ratios are taken within a round.",
+            f"each in a process of its own, a run being the fastest of {REPEATS}. Ratios are of one round.",
             "",
             load,
             "",
