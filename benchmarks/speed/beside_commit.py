@@ -117,7 +117,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         old = package_of(options.before, folder)
-        before, now = [], []
+        before: list[dict[str, float]] = []
+        now: list[dict[str, float]] = []
         for number in range(options.rounds + 1):
             for side in (before, now) if number % 2 else (now, before):
                 package = old if side is before else None
