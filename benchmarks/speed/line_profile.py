@@ -325,7 +325,8 @@ def page(found: Profiles, before: Profiles | None = None, commit: str | None = N
     head = [
         "# Where the instructions go",
         "",
-        f"Made by `make line-profile{f' BEFORE={commit}' if commit else ''}`. Valgrind counts every instruction of one run; line tables of the "
+        f"Made by `make line-profile{f' BEFORE={commit}' if commit else ''}`. "
+        "Valgrind counts every instruction of one run; line tables of the "
         "kernels' machine code, compiled for a generic processor, say from which line it comes, inlined "
         "helpers too. Rollouts were drawn before, as in a sweep, where it is not said otherwise. A rollout "
         "is one that completed. Counts are exact, but they are no time. `docs/performance.md` says what "
