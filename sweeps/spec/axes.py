@@ -11,6 +11,7 @@ import json
 import math
 import operator
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, SupportsIndex, get_args
@@ -409,6 +410,8 @@ def checked_axis(
 
 def plain(value: Any) -> Any:
     """Return a checked value as plain data for JSON or TOML; :func:`checked_value` reads it back."""
+    if type(value) in (int, float):  # most values of long axes
+        return value
     if isinstance(value, LengthLaw | DriftLaw):
         return value.to_dict(
             embed=True
@@ -426,6 +429,8 @@ def plain(value: Any) -> Any:
 
 def identity(value: Any) -> str:
     """Return what tells a value from others, as text: a law's table, not the words that made it."""
+    if type(value) in (int, float):
+        return repr(value)  # as json.dumps writes it, many times faster
     if isinstance(value, LengthLaw | SecondsLaw | DriftLaw):
         rows = getattr(value, "rows", None)
         content: Any = {"law": value.digest, "cut": bool(getattr(value, "cut_at_maximum", False))}
@@ -433,8 +438,6 @@ def identity(value: Any) -> str:
             content["rows"] = rows.digest
     else:
         content = value.identity if isinstance(value, SystemLabel) else plain(value)
-    if type(content) in (int, float):
-        return repr(content)  # as json.dumps writes it, many times faster
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
@@ -491,7 +494,8 @@ def coordinate(values: Sequence[Any]) -> np.ndarray:
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return np.array(values, dtype=np.float64)
     labels = [label(value) for value in values]
-    repeated = {text for text in labels if labels.count(text) > 1} if len(values) < 10_000 else set()
+    counts = Counter(labels) if len(values) < 10_000 else Counter()
+    repeated = {text for text, count in counts.items() if count > 1}
     for index, text in enumerate(labels):
         digest = getattr(values[index], "digest", None)
         if text in repeated and digest:
