@@ -85,9 +85,7 @@ class Design:
         """
         places = np.asarray(cells, np.int64)
         at = [along.tolist() for along in np.unravel_index(places, self.shape)] if self.dims else []
-        columns = [
-            (field_of_axis(name), values, at[dim]) for name, (dim, values) in self.columns.items()
-        ]
+        columns = [(field_of_axis(name), values, at[dim]) for name, (dim, values) in self.columns.items()]
         for place in range(len(places)):
             yield {field: values[along[place]] for field, values, along in columns}
 
