@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.intervals import mean_interval
 from ..checks import confidence_of, texts_of
 from ..runs.status import DONE, FAILED
-from .cells import cell_coordinates, cell_values
+from .cells import cell_coordinates, cell_values, read_once
 
 if TYPE_CHECKING:
     import polars
@@ -56,6 +56,7 @@ def cells_frame(
     import polars as pl
 
     confidence = confidence_of(confidence)
+    read_once(ds, ("status",))
     names = _run_metrics(ds) if metrics is None else texts_of("metrics", metrics, "List names of metrics.")
     cells, axes = cell_coordinates(ds, numeric=True)
     status = ds["status"].transpose(..., "seed").values.reshape(len(cells), -1)

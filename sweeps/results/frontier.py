@@ -26,6 +26,7 @@ from .cells import (
     halted_runs,
     has_failures,
     not_recorded,
+    read_once,
     recorded_values,
 )
 from .drift_words import standing_of
@@ -301,6 +302,7 @@ def frontier(
     spec = spec_of(ds)
     text_of("throughput", throughput, "Name a metric.")
     text_of("ess", ess, "Name a metric.")
+    read_once(ds, ("status", "updates", "stalled"))
     failing = (GOODPUT,) if has_failures(ds) else ()
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN, *failing)))
     columns = _cell_table(ds, metrics, (throughput, ess), confidence)
