@@ -197,7 +197,7 @@ def reading(
     return Row(title, now, None if plain is None else measure(["-c", PLAIN, *plain]), before)
 
 
-def reading_rows(store: Path, folder: Path, old: Path | None, *, loads_all: bool = True) -> list[Row]:
+def reading_rows(store: Path, folder: Path, old: Path | None) -> list[Row]:
     """Read a store in every way."""
     name, page = str(store), folder / "report.html"
     metrics = stored_metrics(store)
@@ -217,8 +217,7 @@ def reading_rows(store: Path, folder: Path, old: Path | None, *, loads_all: bool
     rows[-1].title += f" (a page of {size:.1f} MB)"
     rows.append(reading("all metrics loaded in Python", ["-c", LOAD_METRICS, name], old, [name, *metrics]))
     rows.append(reading("the mean of every variable in turn", ["-c", ONE_BY_ONE, name], old))
-    if loads_all:
-        rows.append(reading(LOADED, ["-c", LOAD_ALL, name], old, [name]))
+    rows.append(reading(LOADED, ["-c", LOAD_ALL, name], old, [name]))
     return rows
 
 
@@ -368,7 +367,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, help="folder in which the runs are kept, and gone on with")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
-    only, parts, over = options.only or SECTIONS, [], []
+    only = options.only or SECTIONS
+    parts: list[str] = []
+    over: list[str] = []
+
+    compared = f" Before: commit {options.before}." if options.before else ""
+    parts += [
+        "# Time and memory of big results",
+        "",
+        f"Made by `python benchmarks/big_results.py`; every command takes at most {MOST_MIB:,} MiB. Peak of "
+        "resident memory and seconds of a process of its own, start and imports (about a second) counted; "
+        f"beside it plain xarray, which reads the same arrays of the store and does no more.{compared}",
+        "",
+    ]
+
+    def tell(*lines: str) -> None:  # after each section, so that a stop loses one section at most
+        parts.extend((*lines, ""))
+        if options.output is not None:
+            options.output.write_text("\n".join(parts), encoding="utf-8")
 
     with contextlib.ExitStack() as stack:
         folder = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="big-results-")))
@@ -377,41 +393,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "cells" in only:
             rows = cells_rows(folder, options.cells, old)
             count = numbers_of(folder / "cells")[0]
-            parts += [f"{count:,} cells (five axes) at two seeds:", "", *grid(rows), ""]
+            tell(f"{count:,} cells (five axes) at two seeds:", "", *grid(rows))
             over += too_large(rows)
         if "million" in only:
             rows = million_rows(folder, "million", CELL, options.runs, old)
-            parts += [f"{options.runs:,} runs in one cell:", "", *grid(rows), ""]
+            tell(f"{options.runs:,} runs in one cell:", "", *grid(rows))
             over += too_large(rows)
         if "general" in only:
             rows = million_rows(folder, "general", GENERAL, options.runs, old)
             said, surplus = of_all_values(rows, numbers_of(folder / "general")[1])
-            parts += [f"{options.runs:,} runs in one cell by the general loop:", "", *grid(rows), "", *said]
+            tell(f"{options.runs:,} runs in one cell by the general loop:", "", *grid(rows), "", said)
             # All its values are more than fits below the limit: of these only the surplus is promised.
             over += too_large([row for row in rows if row.title != LOADED])
             over += [LOADED] if surplus > LARGEST_SURPLUS and too_large(rows) else []
         if "tables" in only:
             row = table_row(folder, old)
             counts = parquet_rows(folder / "tables")
-            said = [f"{count:,} rows of {table}" for table, count in counts.items() if table != "batches"]
-            parts += [f"One unit with {' and '.join(said)}:", "", *grid([row]), ""]
+            long = [f"{count:,} rows of {table}" for table, count in counts.items() if table != "batches"]
+            tell(f"One unit with {' and '.join(long)}:", "", *grid([row]))
             over += too_large([row])
 
-    compared = f" Before: commit {options.before}." if options.before else ""
-    lines = [
-        "# Time and memory of big results",
-        "",
-        f"Made by `python benchmarks/big_results.py`; every command takes at most {MOST_MIB:,} MiB. Peak of "
-        "resident memory and seconds of a process of its own, start and imports (about a second) counted; "
-        f"beside it plain xarray, which reads the same arrays of the store and does no more.{compared}",
-        "",
-        *parts,
-    ]
-    text = "\n".join(lines)
     if options.output is None:
-        print(text)
-    else:
-        options.output.write_text(text, encoding="utf-8")
+        print("\n".join(parts))
     for title in over:
         print(f"more than {MOST_MIB:,} MiB: {title}", file=sys.stderr)
     return 1 if over else 0
@@ -422,7 +425,7 @@ def too_large(rows: Sequence[Row]) -> list[str]:
     return [row.title for row in rows if row.now[0] > MOST_MIB]
 
 
-def of_all_values(rows: Sequence[Row], numbers: float) -> tuple[list[str], float]:
+def of_all_values(rows: Sequence[Row], numbers: float) -> tuple[str, float]:
     """Say what all values take in memory beyond their own size and what opening takes."""
     taken = {row.title: row.now[0] for row in rows}
     surplus = (taken[LOADED] - taken["opened in Python"] - numbers) / numbers
@@ -430,7 +433,7 @@ def of_all_values(rows: Sequence[Row], numbers: float) -> tuple[list[str], float
         f"Its values alone are {numbers:,.0f} MiB. Loaded all at once, they take {surplus:.0%} beyond that "
         f"and what opening takes (wanted: at most {LARGEST_SURPLUS:.0%})."
     )
-    return [sentence, ""], surplus
+    return sentence, surplus
 
 
 if __name__ == "__main__":
