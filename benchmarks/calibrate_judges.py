@@ -213,7 +213,7 @@ def page(found: list[Recovered], rows: list[Row], broken: list[str]) -> str:
         f"with settings drawn at random, {STEPS} updates each, 70 % of the steps fitted. Intervals are of "
         f"{SHARE:.0%}.",
         "",
-        "| what | known settings inside | of | ranges without an upper end |",
+        "| what | known settings inside | of | of these open: wider than a tenth, or endless |",
         "|---|---:|---:|---:|",
     ]
     for what in dict.fromkeys(one.what for one in found):
