@@ -251,10 +251,17 @@ def cells_spec(cells: int, *, seeds: int = 2, lags: int = 10) -> str:
     )
 
 
+def made(text: str, store: Path) -> list[Row]:
+    """Run a sweep into a store; one that was kept and is only gone on with gives no row."""
+    kept = store.exists()
+    row = Row("`lagsweep run`", make_store(text, store))
+    return [] if kept else [row]
+
+
 def cells_rows(folder: Path, cells: int, old: Path | None) -> list[Row]:
     """Make a store of many cells, go on with it, read it and extend it."""
     store = folder / "cells"
-    rows = [Row("`lagsweep run`", make_store(cells_spec(cells), store))]
+    rows = made(cells_spec(cells), store)
     rows.append(Row("`lagsweep run` again, with nothing to do", make_store(cells_spec(cells), store)))
     rows += reading_rows(store, folder, old)
     rows.append(extended("one more `max_lag`", cells_spec(cells, lags=11), store))
@@ -294,8 +301,7 @@ def stopped_rows(folder: Path, cells: int) -> list[Row]:
 def million_rows(folder: Path, name: str, text: str, runs: int, old: Path | None) -> list[Row]:
     """Make a store of one cell, read it and extend it."""
     store = folder / name
-    made = Row("`lagsweep run`", make_store(text.format(seeds=runs), store))
-    rows = [made, *reading_rows(store, folder, old)]
+    rows = [*made(text.format(seeds=runs), store), *reading_rows(store, folder, old)]
     rows.append(extended("one more seed", text.format(seeds=runs + 1), store))
     return rows
 
@@ -397,7 +403,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             over += too_large(rows)
         if "million" in only:
             rows = million_rows(folder, "million", CELL, options.runs, old)
-            tell(f"{options.runs:,} runs in one cell:", "", *grid(rows))
+            said, _ = of_all_values(rows, numbers_of(folder / "million")[1])
+            tell(f"{options.runs:,} runs in one cell:", "", *grid(rows), "", said)
             over += too_large(rows)
         if "general" in only:
             rows = million_rows(folder, "general", GENERAL, options.runs, old)
