@@ -11,6 +11,7 @@ import json
 import math
 import operator
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -333,6 +334,31 @@ def nearly(value: Any, known: Sequence[Any]) -> Any:
         return value
     numbers = (item for item in known if isinstance(item, float))
     return next((item for item in numbers if math.isclose(value, item, rel_tol=_ROUNDING)), value)
+
+
+def nearly_all(values: Sequence[Any], known: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what :func:`nearly` gives for each of some values, without a look at all known ones for each.
+
+    Examples
+    --------
+    >>> nearly_all([0.1 + 0.2, 0.31, 2.0, "a"], [0.3, 0.1, 2])
+    (0.3, 0.31, 2.0, 'a')
+    """
+    same = {item for item in known if isinstance(item, int | float)}
+    order = sorted((item, place) for place, item in enumerate(known) if isinstance(item, float))
+    numbers = [item for item, _ in order]
+
+    def one(value: Any) -> Any:
+        if not isinstance(value, float) or value in same:
+            return value
+        around = 2 * _ROUNDING * abs(value)
+        first, last = bisect_left(numbers, value - around), bisect_right(numbers, value + around)
+        close = [
+            (place, item) for item, place in order[first:last] if math.isclose(value, item, rel_tol=_ROUNDING)
+        ]
+        return min(close)[1] if close else value
+
+    return tuple(map(one, values))
 
 
 def between(low: float, high: float, steps: int) -> list[Any]:

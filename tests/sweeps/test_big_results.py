@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -23,9 +24,11 @@ from lagsweep.sweeps.recommend.parts import MOST_REPORTS
 from lagsweep.sweeps.results import cell_table, frontier_table
 from lagsweep.sweeps.results import frontier as frontiers
 from lagsweep.sweeps.results.scenarios import rows_by_number
+from lagsweep.sweeps.spec import axes
 from lagsweep.sweeps.spec import cells as spec_cells
 from lagsweep.sweeps.spec.carried import spec_from_text
 from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.spec.union import union_spec
 from lagsweep.sweeps.store import proof
 from lagsweep.sweeps.store.proof import StoredVariable
 
@@ -205,8 +208,8 @@ def test_what_a_cell_adds_to_opening_and_showing_is_a_few_calls(tmp_path: Path) 
 
 
 def test_settings_of_cells_are_those_of_each_cell() -> None:
-    for axes in ({"max_lag": [0, 1], "queue_cap": [400, 500, None]}, points(5), {}):
-        design = make_spec(BASE, axes, 1).design
+    for columns in ({"max_lag": [0, 1], "queue_cap": [400, 500, None]}, points(5), {}):
+        design = make_spec(BASE, columns, 1).design
         cells = np.arange(design.size)[::-1]
         assert list(design.settings_of(cells)) == [design.settings(int(cell)) for cell in cells]
 
@@ -303,6 +306,43 @@ def test_a_resume_opens_each_file_of_a_unit_once(grid_store: Path, monkeypatch: 
     ls.load_spec(grid_store / "spec.toml").run(store=grid_store, progress=False)
     assert {*big_results.stored_metrics(grid_store), "lag_counts"} == set(opened)
     assert set(opened.values()) == {24}
+
+
+class CountedSeed(int):
+    """A seed that tells how often it was looked up."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        CountedSeed.hashed += 1
+        return int.__hash__(self)
+
+
+def test_an_extension_looks_each_seed_up_a_few_times(tmp_path: Path) -> None:
+    """A set made anew for each seed asked took hours for one more seed beside a million."""
+    stored = make_spec(BASE, {}, 300).replace(seeds=tuple(map(CountedSeed, range(300))))
+    asked = make_spec(BASE, {}, 301).replace(seeds=tuple(map(CountedSeed, range(301))))
+    CountedSeed.hashed = 0
+    assert union_spec(stored, asked, tmp_path).seeds == tuple(range(301))
+    assert 600 <= CountedSeed.hashed < 2_000
+
+
+def test_an_extension_compares_values_with_their_neighbours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [round(20 + place / 100, 2) for place in range(500)]
+    asked = [math.nextafter(value, math.inf) for value in known] + [19.0, 20.005, 3, "none", 25.0]
+    compared = 0
+    isclose = math.isclose
+
+    def counted(*arguments: float, **tolerance: float) -> bool:
+        nonlocal compared
+        compared += 1
+        return isclose(*arguments, **tolerance)
+
+    monkeypatch.setattr(math, "isclose", counted)
+    found = axes.nearly_all(asked, known)
+    assert compared == 500
+    assert found == (*known, 19.0, 20.005, 3, "none", 25.0)
+    assert found == tuple(axes.nearly(value, known) for value in asked)
 
 
 @pytest.fixture
