@@ -1,11 +1,7 @@
-"""The C loop, compiled on the spot: the same runs as the lean loop, held against it integer for integer.
-
-Prints how long each takes by number of slots, in turn, as a table (``--output FILE`` writes it too).
-"""
+"""The C loop, compiled on the spot: the same runs as the lean loop, held against it integer for integer."""
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import itertools
 import shutil
@@ -17,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from loops import lean_cells, run_cells
+from measuring import Section, in_turn, ranged, ratios, scaled, table
 
 from lagsweep import LengthLaw, PipelineConfig
 from lagsweep.sweeps.execute.unit_arrays import all_lag_bins
@@ -40,6 +38,7 @@ REPORT = np.dtype(
     + [(name, np.float64) for name in _SUMS]
     + [("lag_counts", np.int64, 65)]
 )
+AIMS = {8: 1.2, 64: 0.6, 1_024: 0.4}  # times the C loop's time, by slots
 # No contraction of a product and a sum into one rounding: Numba makes none, and the integers must be equal.
 FLAGS = ("-O3", "-march=native", "-ffp-contract=off")
 
@@ -134,66 +133,38 @@ def cells_of(slots: int) -> list[PipelineConfig]:
     return found if slots < 1_000 else found[::5]
 
 
-def compared(library: ctypes.CDLL, slots: int, rounds: int) -> str:
-    """Run both loops in turn and return a row of the table; ends where they differ in an integer."""
+def compared(library: ctypes.CDLL, slots: int, rounds: int) -> tuple[list[str], float]:
+    """Run both loops in turn: a row and the median ratio; ends where they differ in an integer."""
     configs = cells_of(slots)
-    theirs, ours = CCells(library, configs, 60_000), LeanCells(configs)
-    metrics = np.zeros(len(configs), ours.REPORT)
+    theirs, ours = CCells(library, configs, 60_000), lean_cells(configs)
     theirs.draw(3)
-
-    def run_ours() -> None:
-        ours.begin(3, metrics)
-        while ours.finished < len(configs):
-            ours.step()
-
-    run_ours()
+    run_cells(ours, 3)
     theirs.run()
     if wrong := differences(ours, theirs):
         raise SystemExit(f"the loops differ at {slots} slots in {', '.join(wrong)}")
-    times = []
-    for _ in range(rounds):
-        pair = []
-        for run in (theirs.run, run_ours):
-            began = time.process_time()
-            run()
-            pair.append((time.process_time() - began) / len(configs) * 1e6)
-        times.append(pair)
-    c, lean = (statistics.median(column) for column in zip(*times))
-    ratios = sorted(b / a for a, b in times)
-    events = theirs.reports["events"].mean()
-    ratio = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}…{ratios[-1]:.2f})"
-    return f"| {slots} | {events:,.0f} | {c:,.1f} | {lean:,.1f} | {ratio} |"
+    forms = {"C": theirs.run, "lean": lambda: run_cells(ours, 3)}
+    seconds = in_turn(forms, rounds, time.process_time)
+    each = {name: scaled(samples, 1e6 / len(configs)) for name, samples in seconds.items()}
+    over = ratios(each, "lean", "C")
+    row = [f"{slots:,}", f"{theirs.reports['events'].mean():,.0f}", ranged(each["C"]), ranged(each["lean"])]
+    return [*row, ranged(over, 2), f"{AIMS[slots]:g}"], statistics.median(over)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args()
+def section(rounds: int, tiny: bool = False) -> Section:
+    """Measure where there is a compiler."""
+    found = Section("The lean loop beside one in C")
     if compiler() is None:
-        raise SystemExit("not measured: there is no C compiler on this machine")
+        found.text.append("not measured: there is no C compiler on this machine")
+        return found
     with tempfile.TemporaryDirectory() as folder:
         library = build(Path(folder))
-        rows = [compared(library, slots, options.rounds) for slots in (8, 64, 1_024)]
-    text = "\n".join(
-        [
-            "# The lean loop against one in C",
-            "",
-            f"Runs of 240 s at one seed, microseconds of processor time a run, medians of {options.rounds} "
-            f"rounds in turn (`make c-loop`); the C loop by {' '.join(FLAGS)}, "
-            "equal in every integer of every run.",
-            "",
-            "| slots | events a run | C | lean | lean / C |",
-            "| ---: | ---: | ---: | ---: | ---: |",
-            *rows,
-            "",
-        ]
-    )
-    print(text)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+        rows = {slots: compared(library, slots, rounds) for slots in list(AIMS)[: 1 if tiny else None]}
+    found.text += [
+        "Runs of 240 s within a sweep at one seed, the draws shared, microseconds of processor time a run. "
+        f"The C loop (`benchmarks/speed/c_loop.c`, a binary heap) is compiled here by `{' '.join(FLAGS)}` "
+        "and is equal to the lean loop in every integer of every run.",
+        table(["slots", "events a run", "C", "lean", "lean / C", "aim"], [row for row, _ in rows.values()]),
+    ]
+    for slots, (_, ratio) in rows.items():
+        found.at_most(f"times the C loop's time at {slots:,} slots", ratio, AIMS[slots])
+    return found

@@ -61,8 +61,8 @@ def room_of(parameters, state, limits, limit):
     return allowed + limits[limit].groups - count
 
 
-@jit(counted=False)
-def _closed_gate_kernel(parameters, state, limits):
+@jit(inline=True, counted=False)
+def closed_gate(parameters, state, limits):
     """Return the cause (C_…) that closes the next admission, or -1. limits int64[n].columns."""
     if parameters.publication != BACKGROUND and state.channel != CHANNEL_FREE:
         return np.int64(SLOTS_PUBLICATION)

@@ -42,6 +42,13 @@ def set_key(tree, leaves, slot, key):
         tree[node] = key
 
 
+@jit(counted=False)
+def rebuild_tree(tree, leaves):
+    """Set all nodes above the leaves of a tournament tree int64[2 * leaves], after many keys have changed."""
+    for node in range(leaves - 1, 0, -1):
+        tree[node] = min(tree[2 * node], tree[2 * node + 1])
+
+
 @jit(inline=True, counted=False)
 def first_slot(tree, leaves):
     """Find the slot with the smallest key, the lowest slot of several."""
@@ -242,6 +249,8 @@ def member_tokens_done(parameters, state, slots, slot, tokens, decode_ticks, sta
         done = slots[slot].done + min(state.work, slots[slot].target) - slots[slot].mark
     elif phase == OFF_CLOCK:
         done = slots[slot].done
+    elif parameters.moves_ends == 1:
+        done = slots[slot].done + max(np.int64(0), min(now, slots[slot].target) - slots[slot].mark)
     else:
         done = min(now - start, decode_ticks) * parameters.work_unit
     return share_done(tokens, done, decode_ticks, parameters.work_unit)

@@ -38,16 +38,29 @@ def noise_from_bits(bits):
     return normal_quantile(uniform_from_bits(bits))
 
 
+@jit(inline=True, counted=False)
+def shared_normal(draws, number, bits):
+    """Return the standard normal of a rollout's kept bits: the seed's other configurations need it too."""
+    if number >= draws.drawn[0]:
+        return noise_from_bits(bits)
+    normal = draws.normals[number]
+    if normal != normal:
+        normal = noise_from_bits(bits)
+        draws.normals[number] = normal
+    return normal
+
+
 @jit(counted=False)
 def _draw_ahead_kernel(parameters, seed, tables, draws, last):
     """Draw the seed's rollouts up to last - 1 that are not drawn yet: words and lengths."""
     words = draws.words
     for number in range(draws.drawn[0], last):
         w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
-        words[number, 0] = w0
-        words[number, 1] = w1
-        words[number, 2] = w2
-        words[number, 3] = w3
+        words[0, number] = w0
+        words[1, number] = w1
+        words[2, number] = w2
+        words[3, number] = w3
+        draws.normals[number] = math.nan
         draws.tokens[number] = sample_length(
             uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide
         )
@@ -97,7 +110,7 @@ def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record,
     highest = np.float64(parameters.law_maximum)
     if draw_ahead(parameters, seed, number, tables, draws):
         words = draws.words
-        w0, w1, w2, w3 = words[number, 0], words[number, 1], words[number, 2], words[number, 3]
+        w0, w1, w2, w3 = words[0, number], words[1, number], words[2, number], words[3, number]
     else:
         w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
     uniform = uniform_from_word(w0)

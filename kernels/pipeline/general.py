@@ -19,7 +19,7 @@ import numpy as np
 from .._jit import jit
 from ..draws.philox import rollout_words, uniform_from_word
 from ..draws.sampler import sample_length
-from .admission import _closed_gate_kernel, cap_closes, next_admission
+from .admission import cap_closes, closed_gate, next_admission
 from .asking import _ask_admission_kernel, _ask_length_kernel
 from .clock import (
     _pass_time_kernel,
@@ -47,6 +47,7 @@ from .groups import (
     join_queue,
 )
 from .holding import _join_held_kernel, hold_group, may_join, queue_is_full
+from .moving import begin_decode, end_decode
 from .publication import _cancel_running_kernel, _channel_kernel
 from .records import (
     ASKS_ADMISSION,
@@ -160,6 +161,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     size = parameters.group_size
     sequential = parameters.sequential == 1
     virtual = parameters.virtual_clock == 1
+    moves_ends = parameters.moves_ends == 1
     with_engines = parameters.engines > 0
     with_failures = parameters.failures == 1
     record_timeline = parameters.record_timeline == 1
@@ -258,7 +260,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     if with_failures:
                         head = state.popped_head
                         note_kept(failures, groups[head].batch_tokens, groups[head].batch_groups)
-                    _finish_batch_kernel(parameters, state, tables, arrays, measured)
+                    _finish_batch_kernel(parameters, state, tables, draws, arrays, measured)
                     state.last_update_time = time
                     version = state.version
                     sync_every = parameters.sync_every
@@ -302,16 +304,18 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     record = slots[slot].group
                     member = record * size + slots[slot].member
                     tokens = members[member].tokens
-                    slots[slot].phase = EMPTY
-                    slots[state.idle].idle_stack = slot
-                    state.idle += 1
                     state.in_flight_tokens -= tokens
                     members[member].slot = COMPLETED
-                    if virtual:
+                    if moves_ends:
+                        end_decode(state, slots, members, slot, member)
+                    if virtual or moves_ends:
                         work = slots[slot].done
                         members[member].newer_versions = (
                             slots[slot].version_work / np.float64(work) if work > 0 else 0.0
                         )
+                    slots[slot].phase = EMPTY
+                    slots[state.idle].idle_stack = slot
+                    state.idle += 1
                     groups[record].tokens += tokens
                     groups[record].finished += 1
                     if measured:
@@ -416,7 +420,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 break
             record = failures.again if again else state.starting
             if record == 0:
-                cause = _closed_gate_kernel(parameters, state, tables.limits)
+                cause = closed_gate(parameters, state, tables.limits)
                 if cause >= 0:
                     state.idle_cause = cause
                     break
@@ -447,7 +451,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             environment = np.int64(0)
             if plain:
                 if draw_ahead(parameters, seed, number, tables, draws):
-                    noise = noise_bits(draws.words[number, 1])
+                    noise = noise_bits(draws.words[1, number])
                     tokens = draws.tokens[number]
                 else:
                     w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
@@ -510,6 +514,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 slots[slot].phase = TAIL if virtual else TIMED
                 slots[slot].done = 0
                 end = now + total + environment
+                if moves_ends:
+                    begin_decode(slots, slot, now, total - overhead, overhead + environment)
                 set_key(time_tree, leaves, slot, event_key(parameters, end, slot))
                 if slot == state.freed:
                     state.freed = -1

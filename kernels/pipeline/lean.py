@@ -46,6 +46,7 @@ from .records import (
 from .ticks import ticks
 
 _DRAW_BLOCK = 512
+_NO_VERSION = 2**62
 
 ticks_of = jit(inline=True)(ticks)
 
@@ -191,6 +192,9 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     if drawn[0] < resumed:
         # A restored state comes without draws; they are a function of the seed, so they come back.
         _draw_ahead_kernel(parameters, seed, draws, resumed)
+    queue_oldest = np.int64(_NO_VERSION)  # nothing queued is older; what has left may have been
+    for position in range(head, tail):
+        queue_oldest = min(queue_oldest, ring[position & ring_mask].version)
     ended = False
     status = REACHED
     events_left = event_budget
@@ -305,23 +309,27 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                         state.waiting_version = version
 
                 oldest = version - max_lag
-                kept = head
-                for position in range(head, tail):
-                    source = position & ring_mask
-                    if ring[source].version < oldest:
-                        tokens = ring[source].tokens
-                        queue_tokens -= tokens
-                        if measured:
-                            state.discarded_tokens += tokens
-                            state.discarded_rollouts += 1
-                        if record_rollouts:
-                            rollout_rows[ring[source].number].outcome = DISCARDED
-                    else:
-                        target = kept & ring_mask
-                        if target != source:
-                            ring[target] = ring[source]
-                        kept += 1
-                tail = kept
+                if queue_oldest < oldest:
+                    # Something in the queue may be too old; else nobody need look through it.
+                    kept = head
+                    queue_oldest = np.int64(_NO_VERSION)
+                    for position in range(head, tail):
+                        source = position & ring_mask
+                        if ring[source].version < oldest:
+                            tokens = ring[source].tokens
+                            queue_tokens -= tokens
+                            if measured:
+                                state.discarded_tokens += tokens
+                                state.discarded_rollouts += 1
+                            if record_rollouts:
+                                rollout_rows[ring[source].number].outcome = DISCARDED
+                        else:
+                            target = kept & ring_mask
+                            if target != source:
+                                ring[target] = ring[source]
+                            queue_oldest = min(queue_oldest, ring[target].version)
+                            kept += 1
+                    tail = kept
                 if version == stop_after_updates:
                     ended = True
 
@@ -351,6 +359,7 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                     ring[target].version = behaviour_version
                     ring[target].number = number
                     tail += 1
+                    queue_oldest = min(queue_oldest, behaviour_version)
                     queue_tokens += tokens
                     if measured:
                         max_queue = max(max_queue, queue_tokens)

@@ -23,6 +23,7 @@ from .clock import (
 from .fleet import _abort_engines_kernel, _book_versions_kernel, _leave_engine_kernel
 from .groups import _retire_kernel, decile_of, leave_live
 from .holding import _leave_held_kernel
+from .moving import _move_ends_kernel
 from .records import (
     ABORT,
     CANCELLED,
@@ -93,13 +94,17 @@ def _channel_kernel(parameters, state, arrays, measured):
             state.publication_time = state.now + parameters.sync_ticks
             if style >= PAUSE:
                 stop_decoding(state, STOPPED_BY_PUBLICATION)
-            if style == ABORT and parameters.engines > 0:
+            if parameters.moves_ends == 1:
+                _move_ends_kernel(parameters, state, arrays)
+            elif style == ABORT and parameters.engines > 0:
                 _abort_engines_kernel(parameters, state, arrays)
             elif style == ABORT:
                 _abort_kernel(parameters, state, arrays)
         if state.publication_time > state.now:
             return
-        if style >= PAUSE and parameters.engines > 0:
+        if parameters.moves_ends == 1:
+            pass  # booked when the transfer began: nothing has decoded since
+        elif style >= PAUSE and parameters.engines > 0:
             _book_versions_kernel(parameters, state, arrays)
             state.cost += parameters.slots
         elif style >= PAUSE:

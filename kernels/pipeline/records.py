@@ -123,7 +123,8 @@ PARAMETERS = _record(
     "max_queue_groups",  # 0: none
     "batch_groups",  # 0: batches by tokens
     "overhead_ticks",  # ticks(rollout_overhead_seconds)
-    "virtual_clock",  # 0: every rollout's end is known at its start
+    "virtual_clock",  # 0: every rollout's end is known at its start, or when a publication begins
+    "moves_ends",  # 1: a publication that begins moves the ends of the rollouts that decode
     "work_unit",  # units of work in one tick of nominal decode: 1, or 2**24
     "slow_train_rate",  # units of training work a tick does while something decodes
     "environment",
@@ -493,7 +494,8 @@ class MemberDraws(NamedTuple):
     seed: np.ndarray  # uint64[1]: whose they are
     drawn: np.ndarray  # int64[1]: rollouts drawn so far
     tokens: np.ndarray  # int64[d]: lengths by the law's table
-    words: np.ndarray  # uint64[d, 4]
+    words: np.ndarray  # uint64[4, d]
+    normals: np.ndarray  # float64[d]: of the staleness noise; NaN until a trained rollout needs it
 
 
 class LeanArrays(NamedTuple):

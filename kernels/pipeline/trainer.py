@@ -12,7 +12,7 @@ import numpy as np
 
 from .._jit import jit
 from ..draws.philox import philox_rounds, uniform_from_word
-from .draws import noise_from_bits, segment_of, uniform_from_bits
+from .draws import segment_of, shared_normal, uniform_from_bits
 from .ess import batch_ess, exp_saturating, measured_log_weight
 from .groups import decile_of, free_record, is_ranked, leave_live, leave_queue
 from .metrics import LAG_BINS
@@ -133,7 +133,7 @@ def _count(histograms, row, lag):
 
 
 @jit(counted=False)
-def _finish_batch_kernel(parameters, state, tables, arrays, measured):
+def _finish_batch_kernel(parameters, state, tables, draws, arrays, measured):
     """A step completes: count its batch, give its records back, let the version grow."""
     groups = arrays.groups
     members = arrays.members
@@ -200,7 +200,7 @@ def _finish_batch_kernel(parameters, state, tables, arrays, measured):
                 moment_sum += drift_lags[place].first_moment
                 own_inflation = drift_lags[place].second_moment
             elif lag > 0:
-                normal = noise_from_bits(members[member].noise)
+                normal = shared_normal(draws, members[member].number, members[member].noise)
                 log_weight = own_spread * normal - own_spread * own_spread / 2
             log_weights[rollouts] = log_weight
             largest = max(largest, log_weight)

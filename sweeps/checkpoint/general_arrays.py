@@ -329,7 +329,8 @@ def _check_slots(run: GeneralRun) -> None:
     moving = [records.TAIL, records.DECODING, records.DUE, records.OFF_CLOCK]
     if run.config.engine is not None:
         moving = [records.TAIL, records.DUE, records.ON_ENGINE]
-    known = moving if parameters.virtual_clock else [records.TIMED]
+    timed = [records.TIMED, records.TAIL] if parameters.moves_ends else [records.TIMED]
+    known = moving if parameters.virtual_clock else timed
     held_slots = np.flatnonzero(phases == records.HELD)
     waiting = held.groups[(held.groups["state"] == records.GROUP_RUNNING) & (held.groups["finished"] == size)]
     kept = sorted(waiting["held_slot"].tolist())
@@ -393,6 +394,28 @@ def _check_clocks(run: GeneralRun) -> None:
     ends = (keys[own] >> bits) & 1 == 1
     right = np.where(ends, np.isin(phases[own], (records.TIMED, records.TAIL)), off[own])
     demand(right.all(), "time_tree", "must hold slots that wait for a time alone")
+    if parameters.moves_ends:
+        _check_moved_ends(run, keys >> (bits + 1))
+
+
+def _check_moved_ends(run: GeneralRun, ends: np.ndarray) -> None:
+    """Check the stretches of decode that publications have moved; `ends` int64 by slot, in ticks."""
+    held, parameters = run.held, run.parameters[0]
+    slots = held.slots
+    decoding = np.flatnonzero(slots["phase"] == records.TIMED)
+    mark, target = slots["mark"][decoding], slots["target"][decoding]
+    latest = 2**56  # the longest transfer and prefill, begun within the longest run
+    demand_within("slots.mark", mark, 0, latest)
+    demand_within("slots.target", target, mark, 2 * latest)
+    demand_within("slots.done", slots["done"][decoding], 0, latest)
+    demand_within("slots.tail", slots["tail"][decoding], 0, latest)
+    member = slots["group"][decoding] * int(parameters.group_size) + slots["member"][decoding]
+    left = held.members["decode_ticks"][member] - slots["done"][decoding]
+    demand((target - mark == left).all(), "slots.target", "must leave what is not decoded yet")
+    due = target + slots["tail"][decoding]
+    scheduled = held.time_tree[int(parameters.leaves) + decoding] != NEVER
+    demand((ends[decoding] == due)[scheduled].all(), "time_tree", "must hold the ends of rollouts")
+    demand((due > parameters.horizon)[~scheduled].all(), "time_tree", "must hold every end within the run")
 
 
 def _check_due(run: GeneralRun, to_come: int) -> None:

@@ -72,7 +72,7 @@ class Ledger:
         self.next_rollout += 1
         group.rollouts.append(number)
         group.versions.append(self.published)
-        if member == 0 or self.published < group.version:
+        if member == 0:  # the oldest version of all members: what is published never goes back
             group.version = self.published
         self.in_flight[number] = (group, member)
         if member + 1 == self.rules["group_size"]:

@@ -139,6 +139,7 @@ def section_of(measured: Measured) -> Section:
         _contract_table(measured.curve),
         _resume_table(measured.drill),
         _loop_table(measured.loops),
+        _loop_cpu_table(measured.loops),
         _prediction_table(measured.prediction),
         _seconds_table(measured.seconds),
     )
@@ -173,7 +174,9 @@ def _paragraphs(measured: Measured) -> tuple[str, ...]:
         "A generator and a trainer, each a process, have a queue between them; weights go over as files that "
         "take their name in one rename. In turn, a step is generation, training, writing. With one group "
         f"ahead they overlap: {gain:.2f} times the updates, at a mean lag of "
-        f"{measured.loops[1]['lag']:.2f}.",
+        f"{measured.loops[1]['lag']:.2f}. The two loops alternate, {work.rounds} rounds of "
+        f"{work.loop_updates} updates each, of which the first does not count. Of CPU a part takes nearly "
+        "the same whatever else the machine does: a part that is longer by the clock had to share.",
         "The configuration is fitted to the loop in turn alone, then asked what one group ahead would "
         f"bring: {ahead['predicted']:.3g} s a step against {ahead['measured']:.3g} s measured "
         f"({ahead['error']:+.0%}); its range {meets} the interval of what was measured. What the fit cannot "
@@ -267,6 +270,17 @@ def _loop_table(rows: list[dict[str, Any]]) -> Table:
     )
     title = f"Two processes, {rows[0]['updates']} updates each: means, s; ESS is over tokens"
     return Table("real_loops", title, columns, rows)
+
+
+def _loop_cpu_table(rows: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column("loop", "loop"),
+        Column("sampling_cpu_seconds", "sampling", ".3f"),
+        Column("load_cpu_seconds", "loading", ".3f"),
+        Column("training_cpu_seconds", "training", ".3f"),
+        Column("publication_cpu_seconds", "writing", ".3f"),
+    )
+    return Table("real_loops_cpu", "The same parts in seconds of CPU", columns, rows)
 
 
 def _prediction_table(rows: list[dict[str, Any]]) -> Table:

@@ -65,10 +65,10 @@ def generate(channel: Channel, weights: WeightFolder, sampler: Sampler) -> None:
             else:
                 updates += 1
             continue
-        begun = time.monotonic()
+        begun, used = time.monotonic(), time.process_time()
         newest = weights.newest(lambda path: sampler.load(path), above=version)
         version = version if newest is None else newest[0]
-        loaded = time.monotonic()
+        loaded, used_to_load = time.monotonic(), time.process_time()
         records = sampler.sample(number, version)
         assert phase is not None
         group = {
@@ -78,6 +78,8 @@ def generate(channel: Channel, weights: WeightFolder, sampler: Sampler) -> None:
             "begun": begun,
             "loaded": loaded,
             "finished": time.monotonic(),
+            "load_cpu_seconds": used_to_load - used,
+            "sampling_cpu_seconds": time.process_time() - used_to_load,
         }
         number, started = number + 1, started + 1
         try:
@@ -121,7 +123,8 @@ def train(
     Returns
     -------
     list of dict
-        A row for each update: seconds of the step and its parts, tokens, versions, the learner's figures.
+        A row for each update: seconds of the step and its parts, those of CPU too (other work on the machine
+        makes a part longer, its CPU seconds hardly), tokens, versions, the learner's figures.
     """
     rows = []
     weights.offer(learner.version, learner.save)
@@ -130,13 +133,13 @@ def train(
         before = clock()
         for _ in range(phase["updates"]):
             group = _next_group(channel, place)
-            taken = clock()
+            taken, used = clock(), time.process_time()
             behind = learner.version - group["version"]
             figures = learner.train(group["records"])
-            trained = clock()
+            trained, used_to_train = clock(), time.process_time()
             weights.offer(learner.version, learner.save)
             channel.send({"kind": "published", "version": learner.version})
-            published = clock()
+            published, used_to_publish = clock(), time.process_time()
             lengths = [len(record["response_tokens"]) for record in group["records"]]
             rows.append(
                 {
@@ -149,6 +152,10 @@ def train(
                     "publication_seconds": published - trained,
                     "load_seconds": group["loaded"] - group["begun"],
                     "sampling_seconds": group["finished"] - group["loaded"],
+                    "training_cpu_seconds": used_to_train - used,
+                    "publication_cpu_seconds": used_to_publish - used_to_train,
+                    "load_cpu_seconds": group["load_cpu_seconds"],
+                    "sampling_cpu_seconds": group["sampling_cpu_seconds"],
                     "rollouts": len(lengths),
                     "response_tokens": sum(lengths),
                     "longest_tokens": max(lengths),

@@ -7,6 +7,7 @@ depend on how many threads share them, so results are equal bit for bit for a fi
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -141,10 +142,13 @@ def build(folder: Path, dtype: str) -> Any:
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
 
     kind = json.loads((folder / "config.json").read_text("utf-8"))["model_type"]
     config = AutoConfig.for_model(kind).from_json_file(folder / "config.json")
-    model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+    with no_init_weights():  # every one is read from the file
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+    model.tie_weights()  # what the initialisation would have done
     load_weights(model, folder / "weights.safetensors")
     return model.eval()
 
@@ -195,7 +199,7 @@ def _loaded(choice: ModelChoice, seed: int) -> tuple[Any, Any, str]:
         given = {"revision": choice.revision}
         name, revision = choice.name, choice.revision
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # bars that nothing else switches off
+        with _one_reading(), contextlib.redirect_stderr(io.StringIO()):  # bars that nothing else switches off
             tokenizer = AutoTokenizer.from_pretrained(name, **given)
             model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **given)
     except (OSError, ValueError) as error:
@@ -205,6 +209,22 @@ def _loaded(choice: ModelChoice, seed: int) -> tuple[Any, Any, str]:
         way_out = f"Fetch it where there is a network ({why}), or use --model {TINY_QWEN3}."
         raise ConfigError("model", "must be in the hub's cache or to be fetched", name, way_out) from error
     return model, tokenizer, revision
+
+
+@contextlib.contextmanager
+def _one_reading() -> Iterator[None]:
+    """Let a GGUF file be read once: its 50,000 words take seconds, and three readers ask for them."""
+    try:
+        import gguf
+    except ImportError:
+        yield
+        return
+    reader = gguf.GGUFReader
+    gguf.GGUFReader = functools.cache(reader)  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        gguf.GGUFReader = reader  # type: ignore[misc]
 
 
 def _prompt(tokenizer: Any, question: str) -> list[int]:
@@ -219,10 +239,11 @@ def _prompt(tokenizer: Any, question: str) -> list[int]:
 def _letters(tokenizer: Any, vocabulary: int) -> np.ndarray:
     """Return for each token how many letters it has and how many are an e; special ids have none."""
     counts = np.zeros((vocabulary, 2), dtype=np.int64)
+    special = set(tokenizer.all_special_ids)
     for place, text in enumerate(
         tokenizer.batch_decode([[one] for one in range(_known(tokenizer, vocabulary))])
     ):
-        if place not in tokenizer.all_special_ids:
+        if place not in special:
             counts[place] = sum(map(str.isalpha, text)), text.lower().count("e")
     return counts
 

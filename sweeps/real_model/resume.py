@@ -85,8 +85,8 @@ def resume_drill(model_folder: Path, folder: Path, workload: Workload) -> Resume
     save(run, folder)
     saved = time.monotonic() - started
     losses = run.updates(workload.resumed_updates, workload.ahead)
-    rows = [_row("uninterrupted", losses, run.learner.digest(), losses, run.learner.digest())]
-    wanted = rows[0]["weights"]
+    wanted = run.learner.digest()
+    rows = [_row("uninterrupted", losses, wanted, losses, wanted)]
     del run
     loaded = 0.0
     for name, all_of_it in (("from everything", True), ("from the weights alone", False)):

@@ -1,4 +1,8 @@
-"""The two loops of this machine: in turn, then one group ahead, each update timed."""
+"""The two loops of this machine, in turn and one group ahead, each update timed.
+
+They alternate in short rounds. One whole loop after the other would hold the first minutes of the machine
+against the last ones: what else it did then would look like a difference between the loops.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,10 @@ from .channel import Channel
 from .handover import WeightFolder
 from .loop import generate, train
 from .pair import Job, run_pair
-from .workloads import Workload
+from .workloads import LEFT_OUT, Workload
 
 IN_TURN, AHEAD = "in turn", "one ahead"
 LOOPS = (IN_TURN, AHEAD)
-LEFT_OUT = 1  # first updates of a loop: it starts up
 _MOST_SECONDS = 3600.0  # far above what it takes on a busy machine: this only ends what hangs
 
 
@@ -50,7 +53,11 @@ def timed_loops(model_folder: Path, folder: Path, workload: Workload) -> list[di
         "model": str(model_folder),
         "weights": str(weights),
         "workload": asdict(workload),
-        "phases": [{"ahead": ahead, "updates": workload.loop_updates} for ahead in (0, workload.ahead)],
+        "phases": [
+            {"ahead": ahead, "updates": workload.loop_updates}
+            for _ in range(workload.rounds)
+            for ahead in (0, workload.ahead)
+        ],
     }
     bodies = {"generator": f"{__name__}:generator_side", "trainer": f"{__name__}:trainer_side"}
     return counted(run_pair(Job(bodies, settings, folder, _MOST_SECONDS)))
@@ -77,17 +84,18 @@ def trainer_side(settings: Mapping[str, Any], channel: Channel) -> list[dict[str
 
 
 def counted(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out the first updates of each loop, and name the loops.
+    """Leave out the first updates of each loop in each round, and name the loops.
 
     Examples
     --------
-    >>> [row["loop"] for row in counted([{"phase": 0}, {"phase": 0}, {"phase": 1}, {"phase": 1}])]
+    >>> rows = [{"phase": 0, "ahead": 0}] * 2 + [{"phase": 1, "ahead": 1}] * 2
+    >>> [row["loop"] for row in counted(rows)]
     ['in turn', 'one ahead']
     """
     kept = []
-    for place, name in enumerate(LOOPS):
+    for place in sorted({row["phase"] for row in rows}):
         own = [row for row in rows if row["phase"] == place]
-        kept += [{"loop": name, **row} for row in own[LEFT_OUT:]]
+        kept += [{"loop": AHEAD if row["ahead"] else IN_TURN, **row} for row in own[LEFT_OUT:]]
     return kept
 
 
@@ -144,8 +152,8 @@ def loop_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``loop``, ``updates``, ``step_seconds`` and its half width, seconds of the parts, ``lag``,
-        ``token_ess``, response tokens trained a second.
+        ``loop``, ``updates``, ``step_seconds`` and its half width, seconds of the parts, by the clock and of
+        CPU, ``lag``, ``token_ess``, response tokens trained a second.
     """
     found = []
     for name in LOOPS:
@@ -158,6 +166,10 @@ def loop_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "training_seconds",
             "publication_seconds",
             "wait_seconds",
+            "sampling_cpu_seconds",
+            "load_cpu_seconds",
+            "training_cpu_seconds",
+            "publication_cpu_seconds",
         )
         found.append(
             {

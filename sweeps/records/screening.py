@@ -51,6 +51,8 @@ class Screen:
         Of ids: ``text`` or ``whole``.
     group_name : str
         Our name of the field that ``group`` is from.
+    settings, rest : Screen or None
+        The same in two: of how a record was decoded, which most records have alike, and of all else.
     """
 
     columns: dict[str, Any]
@@ -58,6 +60,8 @@ class Screen:
     values: dict[str, pl.Expr]
     kinds: dict[str, str]
     group_name: str
+    settings: Screen | None = None
+    rest: Screen | None = None
 
 
 def kind_of(value: Any) -> str:
@@ -356,23 +360,35 @@ def make_screen(
     ['rollout_id', 'policy_version', 'completion_token_ids', 'completion_logprobs']
     """
     schema = contract.schema
-    if schema.derive is not None:
-        return None
+    if schema.derive is not None and schema.derive(record):
+        return None  # what is derived is not a column; of some forms nothing is
     values = _columns_read(record, contract) if nulls else schema.read(record)
     form = _Form(values, contract, nulls)
+    decoding = _Form(values, contract, nulls)
     try:
         _check_ids(form)
         _check_version(form)
         _check_lists(form)
-        _check_decoding(form)
+        _check_decoding(decoding)
         reward = _check_reward(form)
         _check_stop(form)
         _check_rest(form)
     except _Doubt:
         return None
-    if not form.wanted:
+    if not form.wanted and not decoding.wanted:
         return None
-    return Screen(_typed(form.wanted), pl.all_horizontal(form.rules), *_extracted(form, reward))
+    found, kinds, group = _extracted(form, reward)
+    space = _extracted_space(decoding)
+
+    def screen(forms: tuple[_Form, ...], values: dict[str, pl.Expr], **parts: Screen) -> Screen:
+        wanted = {path: dtype for each in forms for path, dtype in each.wanted.items()}
+        rules = [rule for each in forms for rule in each.rules]
+        return Screen(_typed(wanted), pl.all_horizontal(rules), values, kinds, group, **parts)
+
+    parts = {}
+    if form.wanted and decoding.wanted:
+        parts = {"settings": screen((decoding,), space), "rest": screen((form,), found)}
+    return screen((form, decoding), {**found, **space}, **parts)
 
 
 def _columns_read(columns: Mapping[str, Any], contract: RolloutContract) -> Mapping[str, Any]:
@@ -399,11 +415,6 @@ def _extracted(form: _Form, reward: pl.Expr | None) -> tuple[dict[str, pl.Expr],
         kind = form.kind(name)
         if kind not in _NONE:
             values[part], kinds[part] = form.column(name, kind), kind
-    if form.kind("decoding") == "mapping":
-        settings = _fields(form, "decoding")
-        named = "logprobs_temperature" if "logprobs_temperature" in settings else "temperature"
-        if _inner_kind(form, settings, named) in ("whole", "number"):
-            values["space"] = form.column("decoding", "number", named)
     if form.kind("verifier_version") == "text":
         values["verifier"] = form.column("verifier_version", "text")
     if form.kind("policy_version") == "whole":
@@ -415,3 +426,13 @@ def _extracted(form: _Form, reward: pl.Expr | None) -> tuple[dict[str, pl.Expr],
     if form.kind("response_tokens") == "ids":
         values["tokens"] = form.column("response_tokens", "ids").list.len()
     return values, kinds, group
+
+
+def _extracted_space(form: _Form) -> dict[str, pl.Expr]:
+    """Return the temperature by which the batch rules tell one way of sampling from another."""
+    if form.kind("decoding") == "mapping":
+        settings = _fields(form, "decoding")
+        named = "logprobs_temperature" if "logprobs_temperature" in settings else "temperature"
+        if _inner_kind(form, settings, named) in ("whole", "number"):
+            return {"space": form.column("decoding", "number", named)}
+    return {}

@@ -17,6 +17,7 @@ from ...kernels.errors import NO_VALUE, ConfigError
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 FIRST_PIECE_BYTES = 2**20
 PIECE_BYTES = 8 * 2**20
+_LOOK_BYTES = 2**16
 
 
 class _Joined(io.RawIOBase):
@@ -102,11 +103,12 @@ def unpacked_stream(stream: BinaryIO) -> BinaryIO:
     else:
         beginning = stream.read(4)
         joined = io.BufferedReader(_Joined(beginning, stream), 2**16)
+    packed = beginning.startswith((GZIP, ZSTANDARD))
     if beginning.startswith(GZIP):
         joined = io.BufferedReader(gzip.GzipFile(fileobj=joined), 2**16)
     elif beginning.startswith(ZSTANDARD):
         joined = io.BufferedReader(_Zstandard(joined), 2**16)
-    return _Checked(joined)  # type: ignore[return-value]
+    return _Checked(joined, packed=packed)  # type: ignore[return-value]
 
 
 def _packing_errors() -> tuple[type[Exception], ...]:
@@ -122,8 +124,10 @@ def _packing_errors() -> tuple[type[Exception], ...]:
 class _Checked:
     """A stream whose reading fails with our error."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, *, packed: bool) -> None:
         self._stream = stream
+        # What is packed can be sought in too, by unpacking it again from its beginning.
+        self._can_look = not packed and stream.seekable()
 
     def _call(self, method: str, size: int) -> bytes:
         try:
@@ -149,6 +153,22 @@ class _Checked:
     def readline(self, size: int = -1) -> bytes:
         """Read up to a line feed, or so many bytes."""
         return self._call("readline", size)
+
+    def whole_lines(self, size: int) -> int:
+        """Say how many of the next so many bytes are whole lines, and take none; 0 if that is unknown."""
+        if not self._can_look:
+            return 0
+        look = min(size, _LOOK_BYTES)
+        try:
+            here = self._stream.tell()
+            self._stream.seek(here + size - look)
+            seen = self._stream.read(look)
+            self._stream.seek(here)
+        except OSError as error:
+            rule = f"must be readable ({error.strerror or error})"
+            raise ConfigError("file", rule, NO_VALUE, "Look at the disk.") from None
+        last = seen.rfind(b"\n")
+        return size - look + last + 1 if last >= 0 and len(seen) == look else 0
 
 
 class Piece(NamedTuple):
@@ -187,7 +207,10 @@ def pieces(stream: BinaryIO, limit: int) -> Iterator[Piece]:
     [b'{}\\n{}']
     """
     size = FIRST_PIECE_BYTES
+    whole_lines = getattr(stream, "whole_lines", lambda size: 0)
     while True:
+        # Where it can be told before, a piece is read as it will be: else its last line is put to it, a copy.
+        size = whole_lines(size) or size
         content = _filled(stream, size)
         if len(content) < size:
             yield Piece(content, b"", True)

@@ -277,7 +277,8 @@ def new_draws(rollouts: int) -> records.MemberDraws:
         seed=np.zeros(1, np.uint64),
         drawn=np.zeros(1, np.int64),
         tokens=np.zeros(rollouts, np.int64),
-        words=np.zeros((rollouts, 4), np.uint64),
+        words=np.zeros((4, rollouts), np.uint64),
+        normals=np.zeros(rollouts, np.float64),
     )
 
 

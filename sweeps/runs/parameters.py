@@ -81,6 +81,8 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
     slows_down = config.decode_slowdown_per_rollout > 0
     stops = publication in ("pause", "abort")
     takes_turns = not config.generation_while_training or config.evaluation_stops_generation
+    # A failure may end a transfer early, after the ends of rollouts were moved by the whole of it.
+    virtual = config.engine is not None or slows_down or takes_turns or slow_rate < FULL_RATE
     slot_bits = max(1, (config.rollout_workers - 1).bit_length())
     return {
         "sequential": sequential,
@@ -102,11 +104,8 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "law_minimum": law.minimum,
         "law_maximum": law.maximum,
         "overhead_ticks": ticks(config.rollout_overhead_seconds),
-        "virtual_clock": config.engine is not None
-        or slows_down
-        or stops
-        or takes_turns
-        or slow_rate < FULL_RATE,
+        "virtual_clock": virtual or (stops and config.has_failures),
+        "moves_ends": stops and not virtual and not config.has_failures,
         "work_unit": FULL_RATE if slows_down else 1,
         "slow_train_rate": slow_rate,
         "prompt_tokens": config.prompt_tokens,

@@ -338,3 +338,53 @@ def test_event_keys_hold_the_longest_horizon_that_is_allowed(slots):
     assert {name: general.metrics[name] for name in level_1.metrics} == pytest.approx(
         level_1.metrics, rel=0, abs=0, nan_ok=True
     )
+
+
+# Ends that publications move
+
+
+@given(general_settings(), st.sampled_from(["pause", "abort"]))
+def test_ends_that_publications_move_are_those_of_the_work_clock(drawn, publication):
+    once_more = {} if publication == "abort" else {"resume_seconds": 0.0, "reprefill_tokens_per_second": None}
+    config = to_config(drawn).replace(
+        mode="bounded_async",
+        publication=publication,
+        **once_more,
+        decode_slowdown_per_rollout=0.0,
+        train_slowdown_when_generating=0.0,
+        generation_while_training=True,
+        evaluation_stops_generation=False,
+    )
+    runs = [GeneralRun(config, batches=True, timeline=True, rollouts=True) for _ in range(2)]
+    moved, by_clock = runs
+    assert moved.parameters["moves_ends"][0] == 1
+    assert moved.parameters["virtual_clock"][0] == 0
+    by_clock.parameters["moves_ends"], by_clock.parameters["virtual_clock"] = 0, 1
+    for run in runs:
+        run.advance()
+    assert repr(moved.result().metrics) == repr(by_clock.result().metrics)
+    for name in ("batches", "timeline", "rollouts"):
+        assert np.array_equal(moved.rows(name), by_clock.rows(name))
+
+
+def test_a_transfer_that_ends_as_the_next_begins_aborts_what_has_just_gone_on():
+    # Updates follow one another within a transfer, so one begins in the tick in which another ends.
+    config = PipelineConfig(
+        duration_seconds=300,
+        rollout_workers=8,
+        publication="abort",
+        sync_seconds=7.0,
+        resume_seconds=0.25,
+        reprefill_tokens_per_second=900.0,
+        train_tokens_per_second=100_000,
+        batch_tokens=1_000,
+        max_policy_lag=60,
+    )
+    by_clock = GeneralRun(config, timeline=True)
+    by_clock.parameters["moves_ends"], by_clock.parameters["virtual_clock"] = 0, 1
+    moved = GeneralRun(config, timeline=True)
+    for run in (moved, by_clock):
+        run.advance()
+    assert moved.result().metrics == by_clock.result().metrics
+    assert moved.result().metrics["syncs"] >= 20
+    assert moved.result().metrics["mean_token_lag"] > 0

@@ -34,6 +34,7 @@ def replay(config, *, save_every=0):
         seen[f"{event.call}: {named(answer)}"] += 1
         seen["dropped"] += len(dropped(answer))
     assert sorted(ours) == sorted(theirs)
+    assert gate.counts().publications == seen["publish"]
     return seen
 
 

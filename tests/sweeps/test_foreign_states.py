@@ -12,6 +12,7 @@ import pytest
 from oracle.odd_states import CONFIGS, changed, outcome
 
 from lagsweep.errors import CheckpointError
+from lagsweep.kernels.pipeline import records
 from lagsweep.kernels.pipeline.records import EVENT_NAMES
 from lagsweep.sweeps.checkpoint.checkpoint import checkpoint_as_dict
 from lagsweep.sweeps.checkpoint.codec import decode, encode
@@ -39,8 +40,6 @@ def _with_state(manifest, **changes):
 
 def _field(manifest, name, field):
     """The place of a named field in a saved array of records."""
-    from lagsweep.kernels.pipeline import records
-
     lean = not manifest.state["engine"]
     kinds = {
         "state": records.LEAN_STATE if lean else records.GENERAL_STATE,
@@ -106,6 +105,20 @@ def test_a_tree_that_does_not_hold_its_smallest_key_is_refused():
         for value in (0, 1, -1):
             with pytest.raises(CheckpointError, match=name):
                 restore_simulation(changed(manifest, name, 1, value))
+
+
+@pytest.mark.parametrize("field", ["mark", "target", "done", "tail"])
+def test_a_decode_that_publications_moved_is_refused_if_it_does_not_add_up(field):
+    manifest = _saved({**ABORTING, "decode_slowdown_per_rollout": 0.0})
+    run = restore_simulation(manifest)
+    assert run.parameters["moves_ends"][0] == 1
+    slots, leaves = run.held.slots, int(run.parameters[0].leaves)
+    within = run.held.time_tree[leaves : leaves + len(slots)] != records.NEVER
+    slot = int(np.flatnonzero((slots["phase"] == records.TIMED) & within)[0])
+    place = (slot, _field(manifest, "slots", field))
+    for value in (int(slots[field][slot]) + 1, -1, 2**62):
+        with pytest.raises(CheckpointError, match=r"state\.arrays\."):
+            restore_simulation(changed(manifest, "slots", place, value))
 
 
 def test_an_event_of_a_recorded_row_that_has_no_name_is_refused():

@@ -16,6 +16,7 @@ import lagsweep as ls
 from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 from lagsweep.testing import preset_configurations, simulated_history
 
+TOKENS = 8  # of every response below: sums of them meet a cap exactly, and often
 NEITHER = {"evaluation_every_updates", "evaluation_seconds", "evaluation_stops_generation"}
 
 
@@ -39,6 +40,59 @@ def test_every_answer_is_the_kernels_with_fetches_turns_and_full_queues(drawn):
 def test_every_answer_is_the_kernels_beside_engines(drawn):
     kept = {name: value for name, value in drawn.items() if name not in NEITHER}
     replay(engine_configs.to_config(kept))
+
+
+@st.composite
+def exact_caps(draw):
+    """Draw runs whose queue comes to its cap exactly, in tokens or in groups, and goes over it by one."""
+    pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
+    size, batch = pick(1, 2, 3), pick(1, 2)
+    fields = {
+        "response_length": ls.LengthLaw.fixed(TOKENS),
+        "group_size": size,
+        "batch_groups": batch,
+        "rollout_workers": size * pick(1, 2, 3, 5),
+        "decode_tokens_per_second": TOKENS,
+        "train_overhead_seconds": pick(0.5, 2.0, 5.0),
+        "max_policy_lag": pick(0, 1, 2),
+        "max_running_groups": pick(None, None, 2),
+        "sync_every_updates": pick(1, 1, 2),
+        "duration_seconds": 30.0,
+        "max_queue_tokens": None,
+    }
+    if pick(True, False):
+        fields |= {"queue_overflow": pick("hold", "drop_oldest"), "max_queue_groups": batch + pick(0, 1, 2)}
+        fields |= {"stale_check": pick("dequeue", "update"), "cancel_in_flight": pick(False, True)}
+    else:
+        groups = batch + pick(0, 1, 2, 4)
+        fields |= {"max_queue_tokens": TOKENS * size * groups, "admission": pick("reserve", "threshold")}
+    return ls.PipelineConfig(**fields)
+
+
+@given(exact_caps())
+def test_every_answer_is_the_kernels_where_a_queue_is_exactly_full(config):
+    replay(config)
+
+
+@pytest.mark.parametrize("admission", ["reserve", "threshold"])
+def test_a_group_that_fills_the_queue_exactly_starts_and_one_more_does_not(admission):
+    config = ls.PipelineConfig(
+        response_length=ls.LengthLaw.fixed(TOKENS), group_size=1, batch_groups=4, rollout_workers=8,
+        max_queue_tokens=4 * TOKENS, admission=admission,
+    )  # fmt: skip
+    gate = ls.RolloutGate(config)
+    started = [gate.start() for _ in range(3)]
+    gate.finish(started[0].rollout, TOKENS)
+    gate.finish(started[1].rollout, TOKENS)
+
+    # Two are queued and one runs: one more makes four times TOKENS, the cap, and a fifth would be over it.
+    assert gate.start()
+    fifth = gate.start()
+    assert fifth.bound_by == ("token_cap" if admission == "reserve" else "")
+    for rollout in gate.in_flight:
+        gate.finish(rollout, TOKENS)
+    assert gate.start().bound_by == "token_cap"
+    assert gate.counts().queued_tokens == TOKENS * (4 if admission == "reserve" else 5)
 
 
 def test_every_answer_is_the_kernels_where_a_held_group_is_cancelled():

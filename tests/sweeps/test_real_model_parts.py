@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lagsweep.errors import ConfigError
+from lagsweep.sweeps.calibrate.log_steps import FEWEST_STEPS
 from lagsweep.sweeps.cli.lab_command import command
 from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.lab.lab import run_lab
@@ -25,7 +26,7 @@ from lagsweep.sweeps.real_model.two_processes import AHEAD, IN_TURN, counted, lo
 from lagsweep.sweeps.real_model.workloads import QUESTIONS, Workload, model_choice, workload_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-WORK = Workload(4, 24, 6, 4, 1e-4, 2, 41)
+WORK = Workload(4, 24, 6, 4, 1e-4, 2, rounds=1, loop_updates=41)
 
 
 # Which model
@@ -51,7 +52,7 @@ def test_what_is_measured_has_the_lags_0_to_4_and_enough_updates_to_be_fitted():
     for name in ("smollm2", "tiny-qwen3"):
         workload = workload_of(model_choice(name))
         assert workload.updates == 4
-        assert workload.loop_updates > 20
+        assert workload.counted_updates >= FEWEST_STEPS
         assert workload.held_groups <= len(QUESTIONS)
 
 
@@ -194,6 +195,10 @@ def machine(updates, ahead, seed, noise=0.0, slower=1.0):
                 "publication_seconds": 0.1,
                 "load_seconds": 0.05,
                 "sampling_seconds": sampling,
+                "training_cpu_seconds": training / slower,
+                "publication_cpu_seconds": 0.1,
+                "load_cpu_seconds": 0.05,
+                "sampling_cpu_seconds": sampling / slower,
                 "rollouts": 4,
                 "response_tokens": int(lengths.sum()),
                 "longest_tokens": int(lengths.max()),
@@ -214,6 +219,17 @@ def test_the_first_update_of_a_loop_is_left_out():
 
     assert [row["loop"] for row in rows] == [IN_TURN] * 4 + [AHEAD] * 4
     assert {row["lag"] for row in rows} == {0, 1}
+
+
+def test_of_loops_that_alternate_the_first_update_of_each_round_is_left_out():
+    rows = [{**row, "phase": phase} for phase in range(4) for row in machine(3, phase % 2, phase)]
+    kept = counted(rows)
+
+    assert [row["loop"] for row in kept] == [IN_TURN, IN_TURN, AHEAD, AHEAD] * 2
+    assert [row["phase"] for row in kept] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [row["step_seconds"] for row in kept] == [
+        row["step_seconds"] for phase in range(4) for row in rows[3 * phase + 1 : 3 * phase + 3]
+    ]
 
 
 def test_the_log_in_turn_adds_up_and_holds_nothing_of_the_other_loop():
@@ -242,7 +258,7 @@ def test_the_loop_in_turn_predicts_the_one_ahead_where_nothing_slows_it():
 
 
 def test_two_processes_that_slow_each_other_down_are_seen_to_miss_the_prediction():
-    rows = counted(machine(WORK.loop_updates, 0, 3, 0.02) + machine(400, 1, 4, 0.02, slower=1.6))
+    rows = counted(machine(WORK.counted_updates + 1, 0, 3, 0.02) + machine(400, 1, 4, 0.02, slower=1.6))
     ahead = prediction_rows(calibrated(rows, WORK), rows, WORK)[1]
 
     assert ahead["error"] < -0.25
@@ -300,8 +316,8 @@ def test_the_section_has_every_table_and_both_charts(whole):
 
     assert (section.number, section.title) == (10, "A real model")
     assert names == [
-        "real_model", "real_lags", "real_contract", "real_resume", "real_loops", "real_prediction",
-        "real_seconds",
+        "real_model", "real_lags", "real_contract", "real_resume", "real_loops", "real_loops_cpu",
+        "real_prediction", "real_seconds",
     ]  # fmt: skip
     assert [chart.name for chart in section.charts] == ["real_lags", "real_prediction"]
     assert section.tables[-1].rows[-1] == {"part": "all of it", "seconds": 70.0, "cpu_seconds": 109.0}

@@ -129,6 +129,95 @@ def test_by_the_piece_and_line_by_line_agree(content, contract, first, piece, gr
     assert together == singly
 
 
+SKYRL = {
+    "prompt_token_ids": [5, 6], "response_ids": [7, 8, 2], "rollout_logprobs": [-0.5, -0.25, -1.0],
+    "loss_masks": [1, 1, 1], "rewards": 1.0, "stop_reasons": "stop",
+}  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "rewards": st.sampled_from(
+                    [1.0, 1, [0.0, 0.5, 0.5], [0, 1], [], [True], [None], {"a": 1.0}, None]
+                ),
+                "rollout_logprobs": st.sampled_from([[-0.5], [-0.5, -0.5, 0.5], None]),
+                "loss_masks": st.sampled_from([[0, 0, 0], [1, 1, 0], [1]]),
+                "stop_reasons": st.sampled_from(["length", "abort", None]),
+            },
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+@example([{}, {"rewards": [0.0, 0.5, 0.5]}, {"rewards": 2.0}])
+def test_what_is_derived_of_some_records_only_is_screened_where_nothing_is(changes):
+    content = b"".join(json.dumps({**SKYRL, **change}).encode() + b"\n" for change in changes)
+    with pytest.MonkeyPatch.context() as patch:
+        singly, together = both_ways(content, 1, 700, patch, contract={"schema": "skyrl"})
+
+    assert together == singly
+
+
+def good_lines(settings):
+    return b"".join(
+        json.dumps({**good_record(sample_id=f"s{i}", prompt_id=i // 2), "decoding": one}).encode() + b"\n"
+        for i, one in enumerate(settings)
+    )
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"temperature": st.sampled_from([0.8, 1.0, 0.0, -1.0]) | st.floats(0.5, 1.5)},
+            optional={"top_p": st.sampled_from([1.0, 0.9]), "top_k": st.sampled_from([-1, 50])},
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+@example([{"temperature": 1 + k / 64} for k in range(20)])
+def test_settings_of_few_or_many_kinds_give_the_findings_of_line_by_line(settings):
+    with pytest.MonkeyPatch.context() as patch:
+        singly, together = both_ways(good_lines(settings), 1, 2000, patch)
+
+    assert together == singly
+
+
+def test_few_settings_are_not_read_line_by_line(monkeypatch):
+    asked = []
+    read = pl.read_ndjson
+    monkeypatch.setattr(
+        pl, "read_ndjson", lambda text, schema: asked.append(set(schema)) or read(text, schema=schema)
+    )
+    content = good_lines([{"temperature": 0.8}, {"temperature": 1.0}, {"temperature": 0.0}] * 4)
+    _, together = both_ways(content, 1, len(content), monkeypatch)
+
+    assert together["bad_lines"] == [3, 6, 9, 12]
+    assert asked.count({"decoding"}) == 3
+    assert sum("decoding" in columns for columns in asked) == 3
+
+
+@given(contents(), st.integers(1, 400), st.integers(1, 3000), st.sampled_from([2**20, 150]))
+@settings(max_examples=40)
+def test_a_file_that_can_be_looked_into_gives_the_findings_of_line_by_line(
+    tmp_path_factory, content, first, size, limit
+):
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    path = tmp_path_factory.getbasetemp() / "looked-into.jsonl"
+    path.write_bytes(content)
+    lines = read_jsonl(io.BytesIO(content), max_line_bytes=limit)
+    singly = validate_lines(lines, file=str(path), keep=10_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "FIRST_PIECE_BYTES", first)
+        patch.setattr(streams, "PIECE_BYTES", size)
+        together = validate_records(path, max_line_bytes=limit, keep=10_000)
+
+    assert together.as_dict() == singly.as_dict()
+
+
 # -- the compiled pass over bytes --------------------------------------------------------------------------
 
 

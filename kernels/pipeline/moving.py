@@ -1,0 +1,100 @@
+"""Publications that stop decoding, where decoding has one speed: the ends of rollouts move, without a clock.
+
+How long a transfer stops decoding is known when it begins, so the tick at which each decode goes on and ends
+is known again: one pass over the slots for a publication, and nothing for a rollout but its start and end.
+Where decoding slows down with concurrency, or stands still for a time that is not known beforehand, the work
+clock of :mod:`.clock` does the same at a higher cost.
+
+A slot that decodes holds the tick at which its present stretch begins (`mark`; later than now while it
+waits), the one at which its decode ends (`target`), the ticks decoded before (`done`) and those that follow
+(`tail`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._jit import jit
+from .clock import event_key, rebuild_tree, share_done
+from .records import ABORT, TAIL, TIMED
+from .ticks import ticks
+
+ticks_of = jit(inline=True)(ticks)
+
+
+@jit(inline=True, counted=False)
+def begin_decode(slots, slot, now, decode_ticks, tail):
+    """Note what a publication needs to know of a rollout that starts now. All int64 ticks."""
+    slots[slot].mark = now
+    slots[slot].target = now + decode_ticks
+    slots[slot].tail = tail
+    slots[slot].version_work = 0.0
+
+
+@jit(inline=True, counted=False)
+def _book_stretch(state, slots, members, slot, member, until):
+    """Book what a slot has decoded since its mark, under the version that is published; gives its age."""
+    versions = state.published - members[member].version
+    growth = until - slots[slot].mark
+    slots[slot].done += growth
+    if versions > 0:
+        slots[slot].version_work += np.float64(versions) * np.float64(growth)
+    return versions
+
+
+@jit(inline=True, counted=False)
+def end_decode(state, slots, members, slot, member):
+    """Book the last stretch of a rollout that completes, unless a publication has come after its decode."""
+    if slots[slot].phase == TIMED:
+        versions = _book_stretch(state, slots, members, slot, member, slots[slot].target)
+        members[member].end_version = members[member].version + versions
+
+
+@jit(counted=False)
+def _move_ends_kernel(parameters, state, arrays):
+    """A transfer that stops decoding begins now: what decodes goes on after it, and ends later by as much.
+
+    After an abort each rollout first prefills its tokens again. One that still does so from an abort before
+    is not aborted again; it waits for the transfer if it is ready earlier. A decode that ends in this tick
+    has ended.
+    """
+    slots = arrays.slots
+    members = arrays.members
+    tree = arrays.time_tree
+    leaves = parameters.leaves
+    size = parameters.group_size
+    aborts = parameters.publication == ABORT
+    rate = parameters.reprefill_rate
+    now = state.now
+    transfer_end = now + parameters.sync_ticks
+    for slot in range(parameters.slots):
+        if slots[slot].phase != TIMED:
+            continue
+        mark = slots[slot].mark
+        target = slots[slot].target
+        if mark > now:
+            goes_on = max(mark, transfer_end)
+            rest = target - mark
+        else:
+            member = slots[slot].group * size + slots[slot].member
+            versions = _book_stretch(state, slots, members, slot, member, min(now, target))
+            if target <= now:
+                members[member].end_version = members[member].version + versions
+                slots[slot].phase = TAIL
+                continue
+            rest = target - now
+            goes_on = transfer_end
+            if aborts:
+                delay = parameters.resume_seconds
+                if rate > 0.0:
+                    done = slots[slot].done
+                    tokens = share_done(
+                        members[member].tokens, done, members[member].decode_ticks, np.int64(1)
+                    )
+                    delay = delay + np.float64(tokens) / rate
+                goes_on += ticks_of(delay)
+        slots[slot].mark = goes_on
+        slots[slot].target = goes_on + rest
+        tree[leaves + slot] = event_key(parameters, goes_on + rest + slots[slot].tail, slot)
+    rebuild_tree(tree, leaves)
+    state.cost += parameters.slots
