@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import hashlib
+import importlib
 import io
 import json
 from collections.abc import Iterator, Sequence
