@@ -82,7 +82,8 @@ read-logs: $(VENV)/.installed-tests
 calibrate-judges: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/calibrate_judges.py --output results/published/calibrate.md
 
-# Memory of a million runs in one cell and of a unit with millions of rows; beside an older commit's with BEFORE=COMMIT.
+# Time and memory of 100,000 cells, of a million runs in one cell and of a unit with millions of rows, beside plain xarray
+# (about twenty minutes); beside an older commit's too with BEFORE=COMMIT.
 big-results: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/big_results.py $(if $(BEFORE),--before $(BEFORE)) --output results/published/big-results.md
 
