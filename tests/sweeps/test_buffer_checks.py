@@ -389,7 +389,10 @@ def test_groups_come_out_whole_and_by_their_oldest_member():
             "max_lag: cannot be checked beside overflow 'drop_oldest'",
         ),
         ({"token_overshoot": True}, "token_overshoot: needs capacity_tokens"),
-        ({"capacity_tokens": 3}, "item_tokens: must have items that fit into capacity_tokens, which is 3"),
+        (
+            {"capacity_tokens": 3, "item_tokens": (1, 4)},
+            "item_tokens: must have items that fit into capacity_tokens, which is 3",
+        ),
         ({"item_tokens": (3, 2)}, r"item_tokens: must be \(smallest, largest\)"),
         ({"take_sizes": ()}, "take_sizes: must be a tuple"),
         ({"group_size": 4, "capacity_items": 3}, "capacity_items: must hold one group, 4 items"),
