@@ -15,7 +15,7 @@ from .machine import BufferMachine
 from .steps import Publish, Put, Restore, Save, Step, Take
 
 MOST_BOUND_STEPS = 1000  # to meet a bound, unless the check's longest history is longer
-_MOST_TRIED = 20_000  # steps done to make a failing history shorter
+_MOST_TRIED = 6_000  # steps done to make a failing history shorter
 
 
 def check_bounds(make_machine: Callable[[], BufferMachine], rules: BufferRules, max_steps: int = 30) -> None:

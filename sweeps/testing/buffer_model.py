@@ -47,9 +47,12 @@ class BufferModel:
 
     def levels(self) -> tuple[list[Item], list[Item]]:
         """Return the items that must be held, and the stale ones that may be held besides."""
+        units = (*self.ready, *self.partial.values())
+        if self.rules.max_lag is None:  # asked at every put, of large buffers too
+            return [item for unit in units for item in unit.items], []
         must: list[Item] = []
         may: list[Item] = []
-        for unit in (*self.ready, *self.partial.values()):
+        for unit in units:
             (may if self.is_stale(unit) else must).extend(unit.items)
         return must, may
 
