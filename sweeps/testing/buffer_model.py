@@ -47,22 +47,42 @@ class BufferModel:
 
     def levels(self) -> tuple[list[Item], list[Item]]:
         """Return the items that must be held, and the stale ones that may be held besides."""
+        units = (*self.ready, *self.partial.values())
+        if self.rules.max_lag is None:  # asked at every put, of large buffers too
+            return [item for unit in units for item in unit.items], []
         must: list[Item] = []
         may: list[Item] = []
-        for unit in (*self.ready, *self.partial.values()):
+        for unit in units:
             (may if self.is_stale(unit) else must).extend(unit.items)
         return must, may
 
     def _fits(self, held: list[Item], item: Item) -> bool:
-        rules = self.rules
+        return not self._bounds_met(held, item)
+
+    def _bounds_met(self, held: list[Item], item: Item) -> list[str]:
+        rules, met = self.rules, []
         if rules.capacity_items is not None and len(held) + 1 > rules.capacity_items:
-            return False
-        if rules.capacity_tokens is None:
-            return True
-        tokens = sum(one.tokens for one in held)
-        if rules.token_overshoot:
-            return tokens < rules.capacity_tokens
-        return tokens + item.tokens <= rules.capacity_tokens
+            met.append("capacity_items")
+        if rules.capacity_tokens is not None:
+            tokens = sum(one.tokens for one in held)
+            fits = tokens < rules.capacity_tokens
+            if not rules.token_overshoot:
+                fits = tokens + item.tokens <= rules.capacity_tokens
+            if not fits:
+                met.append("capacity_tokens")
+        return met
+
+    def capacities_met(self, item: Item) -> list[str]:
+        """Name the capacities that leave no room for an item, whatever of the stale is gone."""
+        return [] if self._is_stale_with(item) else self._bounds_met(self.levels()[0], item)
+
+    def lags_met(self, came: list[Unit]) -> list[str]:
+        """Say whether something came out at the largest lag, and whether what is one older waits."""
+        if self.rules.max_lag is None:
+            return []
+        edge = self.version - self.rules.max_lag
+        met = ["max_lag"] if any(unit.version == edge for unit in came) else []
+        return met + ["max_lag + 1"] * any(unit.version == edge - 1 for unit in self.ready)
 
     def may_accept(self, item: Item) -> bool:
         """Tell whether the buffer may take an item in."""

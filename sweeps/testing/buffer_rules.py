@@ -14,6 +14,8 @@ ORDERS = ("fifo", "lifo", "oldest_version", "freshest", "any")
 TAKES = ("whole", "rest", "any")
 OVERFLOWS = ("refuse", "drop_oldest")
 _LARGEST = 2**31
+_FEW_TOKENS = 4  # of an item where nothing asks for more
+_MOST_TOKENS = 4096  # an item may be made into a list of as many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +46,9 @@ class BufferRules:
     group_size : int
         Members of a group. With more than 1, ``take(n)`` gives n complete groups, as lists or one after
         another, and items are put one by one, in any order.
-    item_tokens : (int, int)
-        Smallest and largest tokens of an item.
+    item_tokens : (int, int), optional
+        Smallest and largest tokens of an item; none: from 1 to an eighth of ``capacity_tokens`` (at least 4
+        where they fit, at most 4096), more where few items must fill it.
     take_sizes : tuple of int
         The n that ``take`` is called with.
     saves : bool
@@ -79,7 +82,7 @@ class BufferRules:
     order: Literal["fifo", "lifo", "oldest_version", "freshest", "any"] = "fifo"
     takes: Literal["whole", "rest", "any"] = "whole"
     group_size: int = 1
-    item_tokens: tuple[int, int] = (1, 4)
+    item_tokens: tuple[int, int] | None = None
     take_sizes: tuple[int, ...] = (1, 2, 3)
     saves: bool = True
     refusals: tuple[type[BaseException], ...] = (queue.Full, asyncio.QueueFull)
@@ -99,6 +102,25 @@ class BufferRules:
         except ConfigError as error:
             return list(error.findings)
         return []
+
+    @property
+    def token_range(self) -> tuple[int, int]:
+        """Smallest and largest tokens of an item, as given or by the capacities."""
+        if self.item_tokens is not None:
+            return self.item_tokens
+        if self.capacity_tokens is None:
+            return 1, _FEW_TOKENS
+        each = 0 if self.capacity_items is None else -(-(self.capacity_tokens + 1) // self.capacity_items)
+        wanted = max(_FEW_TOKENS, -(-self.capacity_tokens // 8), each)
+        return 1, min(wanted, self.capacity_tokens, _MOST_TOKENS)
+
+    @property
+    def puts_to_fill(self) -> int:
+        """Puts that fill the buffer, of the largest items where tokens are bounded; 0: it has no bound."""
+        puts = self.capacity_items or 0
+        if self.capacity_tokens is not None:
+            puts = max(puts, -(-self.capacity_tokens // self.token_range[1]))
+        return puts
 
     def __str__(self) -> str:
         """Return what differs from the defaults, as it would be written."""
@@ -121,6 +143,8 @@ def _check_value(name: str, value: Any) -> None:
     elif name in _SMALLEST:
         if value is not None or name == "group_size":
             checked(WholeNumber, name, value, low=_SMALLEST[name], high=_LARGEST)
+    elif name == "item_tokens" and value is None:
+        return
     elif name in ("item_tokens", "take_sizes"):
         whole = isinstance(value, tuple) and value and all(type(one) is int and one >= 1 for one in value)
         if not whole or (name == "item_tokens" and (len(value) != 2 or value[0] > value[1])):
@@ -155,7 +179,7 @@ def _contradictions(rules: BufferRules) -> list[Finding]:
         found.append(
             Finding("token_overshoot", "needs capacity_tokens", True, "Set capacity_tokens, or leave it out.")
         )
-    largest = rules.item_tokens[1]
+    largest = rules.token_range[1]
     if rules.capacity_tokens is not None and not rules.token_overshoot and largest > rules.capacity_tokens:
         rule = f"must have items that fit into capacity_tokens, which is {rules.capacity_tokens}"
         found.append(Finding("item_tokens", rule, rules.item_tokens, "Lower the largest item."))

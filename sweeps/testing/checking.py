@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from ...kernels._arguments import instance
 from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked
+from .bound_histories import check_bounds
 from .broken_rules import BufferRuleBroken
 from .buffer_rules import BufferRules
 from .machine import Buffer, BufferMachine
-from .steps import Item, Step, histories
+from .steps import MOST_STEPS, Item, Step, histories
 
 
 def check_buffer(
@@ -21,7 +22,7 @@ def check_buffer(
     rules: BufferRules,
     *,
     max_examples: int | None = None,
-    max_steps: int = 30,
+    max_steps: int | None = None,
     item_of: Callable[[Item], Any] | None = None,
     number_of: Callable[[Any], int] | None = None,
     carry: Callable[[Any], Any] | None = None,
@@ -29,8 +30,9 @@ def check_buffer(
     """Drive a buffer of your own through many histories, and hold every answer against its rules.
 
     Queue bound, lag bound, conservation (nothing lost, nothing twice, nothing made up), order, whole groups
-    and exact resume are checked. The histories are Hypothesis's: those that failed are kept and come first
-    in the next run, and settings of your profile hold.
+    and exact resume are checked. First come histories that meet every declared bound: the buffer is filled to
+    each capacity and one further, items grow as old as they may and one older. The others are Hypothesis's:
+    those that failed are kept and come first in the next run, and settings of your profile hold.
 
     Parameters
     ----------
@@ -40,9 +42,10 @@ def check_buffer(
     rules : BufferRules
         What the buffer promises.
     max_examples : int, optional
-        Histories to try; none: what your profile says, 100 by default.
-    max_steps : int
-        Longest history.
+        Histories to draw; none: what your profile says, 100 by default.
+    max_steps : int, optional
+        Longest history that is drawn, and where above 1000 most steps to a bound; none: 30, or three times as
+        many as fill the buffer or make an item too old, up to 120.
     item_of : callable, optional
         Makes what the buffer is given from an :class:`Item`; none: the item itself.
     number_of : callable, optional
@@ -56,7 +59,7 @@ def check_buffer(
         If a rule is broken: its text names the rule, what was expected and what came, and has the shortest
         history that was found.
     ConfigError
-        If an argument makes no sense, or the buffer lacks a method.
+        If an argument makes no sense, the buffer lacks a method, or a declared bound is too large to be met.
 
     Examples
     --------
@@ -93,6 +96,13 @@ def check_buffer(
     count = settings().max_examples if max_examples is None else max_examples
     count = checked(WholeNumber, "max_examples", count, low=1, high=1_000_000)
 
+    if max_steps is None:
+        max_steps = min(max(30, 3 * max(rules.puts_to_fill, (rules.max_lag or 0) + 1)), 120)
+    max_steps = checked(WholeNumber, "max_steps", max_steps, low=1, high=MOST_STEPS)
+
+    def make_machine() -> BufferMachine:
+        return BufferMachine(make_buffer, rules, item_of=item_of, number_of=number_of, carry=carry)
+
     @settings(
         max_examples=count,
         deadline=None,
@@ -101,10 +111,10 @@ def check_buffer(
     )
     @given(histories(rules, max_steps=max_steps))
     def check(steps: list[Step]) -> None:
-        machine = BufferMachine(make_buffer, rules, item_of=item_of, number_of=number_of, carry=carry)
-        machine.run(steps)
+        make_machine().run(steps)
 
     try:
+        check_bounds(make_machine, rules, max_steps)
         check()
     except BufferRuleBroken as error:
         # Without the frames of the search; the buffer's own exception stays the cause.

@@ -83,6 +83,7 @@ class BufferMachine:
         self.rules = rules
         self.history: list[str] = []
         self.model = BufferModel(rules)
+        self.met: set[str] = set()  # bounds at which the buffer had to say no, or just not yet
         self._make, self._item_of, self._number_of, self._carry = make_buffer, item_of, number_of, carry
         self._buffer: Any = make_buffer()
         self._restored: Any = None  # asked beside the other one, and must answer the same
@@ -151,6 +152,7 @@ class BufferMachine:
 
     def _put(self, step: Put) -> None:
         item = self._next_item(step)
+        self.met.update(self.model.capacities_met(item))
         answer = self._ask("put", item if self._item_of is None else self._item_of(item), self.rules.refusals)
         accepted = answer is not _REFUSED and answer is not False
         self.history.append(f"put({described(item, self.model)})  -> {'accepted' if accepted else 'refused'}")
@@ -188,7 +190,10 @@ class BufferMachine:
         answer = self._ask("take", count, self.rules.not_ready)
         numbers = self._numbers(answer)
         self.history.append(f"take({count})  -> {self._plain('take', answer)}")
-        return self._checks.check(count, numbers)
+        self.met.update(self.model.lags_met([]))
+        came = self._checks.check(count, numbers)
+        self.met.update(self.model.lags_met(came))
+        return came
 
     def _numbers(self, answer: Any) -> list[int]:
         """Return the numbers of what came out, groups one after another."""

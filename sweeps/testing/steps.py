@@ -98,7 +98,7 @@ def histories(rules: BufferRules | None = None, *, max_steps: int = 30) -> st.Se
     puts = st.builds(
         Put,
         st.integers(0, oldest),
-        st.integers(*rules.item_tokens),
+        st.integers(*rules.token_range),
         st.integers(0, 2 if rules.group_size > 1 else 0),
     )
     takes = st.builds(Take, st.sampled_from(sorted(set(rules.take_sizes))))
@@ -106,4 +106,16 @@ def histories(rules: BufferRules | None = None, *, max_steps: int = 30) -> st.Se
     saved = [st.just(Save()), st.just(Restore())] if rules.saves else []
     # Puts are the most common, so that buffers fill.
     step = st.one_of(puts, takes, publications, puts, puts, *saved, takes)
-    return st.lists(step, min_size=1, max_size=max_steps)
+    single = st.builds(_repeated, step, st.just(1))
+    # Several of one kind at once, or large buffers stay empty and nothing grows old.
+    most_puts = min(rules.puts_to_fill + 1, max_steps)
+    runs = [st.builds(_repeated, puts, st.integers(1, most_puts))] if most_puts > 1 else []
+    if rules.max_lag:
+        most = min(rules.max_lag + 1, max_steps)
+        runs.append(st.builds(_repeated, st.just(Publish()), st.integers(1, most)))
+    parts = st.lists(st.one_of(single, single, single, *runs), min_size=1, max_size=max_steps)
+    return parts.map(lambda lists: [step for part in lists for step in part][:max_steps])
+
+
+def _repeated(step: Step, times: int) -> list[Step]:
+    return [step] * times

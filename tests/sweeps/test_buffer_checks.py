@@ -7,7 +7,7 @@ import random
 from collections import deque
 
 import pytest
-from hypothesis import given
+from hypothesis import given, seed, settings
 
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.testing.broken_rules import RULE_NAMES
@@ -371,6 +371,144 @@ def test_groups_come_out_whole_and_by_their_oldest_member():
         assert caught.value.rule == rule
 
 
+# --- every declared bound is met ---------------------------------------------------------------------------
+
+
+def bounded(items=10**9, tokens=10**9, lag=10**9, *, overshoot=False, drops=False, leaks=0):
+    """Return a class whose real bounds are these."""
+
+    class Bounded(Right):
+        capacity, max_lag = items, lag
+
+        def is_full(self, item):
+            held = sum(one.tokens for one in self.items)
+            too_many = held >= tokens if overshoot else held + item.tokens > tokens
+            return too_many or len(self.items) >= self.capacity
+
+        def put(self, item):
+            while drops and self.items and self.is_full(item):
+                self.items.popleft()
+            if self.is_full(item):
+                return False
+            self.items.append(item)
+            return True
+
+        def take(self, n):
+            found = super().take(n)
+            self.capacity -= leaks * bool(found)
+            return found
+
+    return Bounded
+
+
+_LAG = {"drops_stale": True}
+BOUNDS = [  # declared and real, rules besides
+    ({"items": 8}, {}),
+    ({"items": 60}, {}),
+    ({"items": 8}, {"take_sizes": (3,)}),
+    ({"items": 8, "drops": True}, {"overflow": "drop_oldest"}),
+    ({"tokens": 16}, {}),
+    ({"tokens": 1000}, {}),
+    ({"tokens": 1000}, {"item_tokens": (3, 90)}),
+    ({"tokens": 1000, "overshoot": True}, {"token_overshoot": True}),
+    ({"tokens": 1000, "items": 8}, {}),
+    ({"lag": 0}, _LAG),
+    ({"lag": 8}, _LAG),
+    ({"lag": 8}, {**_LAG, "take_sizes": (4,)}),
+    ({"lag": 3, "items": 5, "tokens": 40}, _LAG),
+]
+_DECLARED = {"items": "capacity_items", "tokens": "capacity_tokens", "lag": "max_lag"}
+
+
+def _rules_of(real, others):
+    return BufferRules(**{_DECLARED[name]: real[name] for name in real if name in _DECLARED}, **others)
+
+
+@pytest.mark.parametrize(("real", "others"), BOUNDS, ids=repr)
+def test_a_bound_that_is_off_or_missing_is_found_whatever_is_drawn(real, others):
+    rules = _rules_of(real, others)
+    check_buffer(bounded(**real), rules, max_examples=20)
+    for name in _DECLARED.keys() & real.keys():
+        for wrong in (real[name] - 1, real[name] + 1, 10**9):
+            if wrong < 0:
+                continue
+            with pytest.raises(BufferRuleBroken) as caught:
+                # The one that is drawn is of a new seed every time, and does not matter.
+                check_buffer(bounded(**{**real, name: wrong}), rules, max_examples=1)
+            assert caught.value.rule in (
+                "queue bound",
+                "lag bound",
+                "conservation",
+                "order",
+                "size of a take",
+            )
+
+
+@pytest.mark.parametrize("draws", range(4))
+def test_drawn_histories_alone_fill_a_queue_at_the_defaults(draws):
+    rules = BufferRules(capacity_items=8)
+
+    @settings(max_examples=200, deadline=None, database=None)
+    @seed(draws)
+    @given(histories(rules))
+    def search(steps):
+        BufferMachine(bounded(), rules).run(steps)
+
+    with pytest.raises(BufferRuleBroken):
+        search()
+
+
+def test_a_place_that_is_never_given_back_is_found():
+    with pytest.raises(BufferRuleBroken) as caught:
+        check_buffer(bounded(items=6, leaks=1), BufferRules(capacity_items=6), max_examples=1)
+
+    assert caught.value.rule == "queue bound"
+    assert len(caught.value.history) == 8  # six puts, a take, and a put that is refused
+
+
+def test_a_failing_history_to_a_bound_is_made_short():
+    with pytest.raises(BufferRuleBroken) as caught:
+        check_buffer(TakesTheNewest, LAGGED)
+
+    assert (caught.value.rule, len(caught.value.history)) == ("order", 3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"capacity_items": 10**6}, ["capacity_items"]),
+        ({"capacity_tokens": 10**9}, ["capacity_tokens"]),
+        ({"capacity_items": 100, "capacity_tokens": 50}, ["capacity_items"]),
+        ({"max_lag": 10**6, "drops_stale": True}, ["max_lag"]),
+        ({"capacity_items": 3, "max_lag": 1, "drops_stale": True, "take_sizes": (4,)}, ["max_lag"]),
+    ],
+)
+def test_a_bound_that_no_history_meets_is_told(fields, named):
+    rules = BufferRules(**fields)
+    real = {name: getattr(rules, field) for name, field in _DECLARED.items() if field in fields}
+
+    with pytest.raises(ConfigError, match="Build the buffer with a smaller bound") as caught:
+        check_buffer(bounded(**real), rules)
+
+    assert [finding.field for finding in caught.value.findings] == named
+
+
+def test_more_steps_meet_a_larger_bound():
+    rules = BufferRules(capacity_items=1100, saves=False)
+    with pytest.raises(ConfigError, match=r"capacity_items: must be met .* up to 1000 steps"):
+        check_buffer(bounded(items=1100), rules, max_examples=1)
+    with pytest.raises(BufferRuleBroken):
+        check_buffer(bounded(items=1099), rules, max_examples=1, max_steps=1102)
+
+
+def test_items_are_sized_by_the_capacity_unless_given():
+    assert BufferRules().token_range == (1, 4)
+    assert BufferRules(capacity_tokens=3).token_range == (1, 3)
+    assert BufferRules(capacity_tokens=1000).token_range == (1, 125)
+    assert BufferRules(capacity_tokens=1000, capacity_items=4).token_range == (1, 251)
+    assert BufferRules(capacity_tokens=1000, item_tokens=(2, 5)).token_range == (2, 5)
+
+
 # --- declarations and histories ----------------------------------------------------------------------------
 
 
@@ -389,7 +527,10 @@ def test_groups_come_out_whole_and_by_their_oldest_member():
             "max_lag: cannot be checked beside overflow 'drop_oldest'",
         ),
         ({"token_overshoot": True}, "token_overshoot: needs capacity_tokens"),
-        ({"capacity_tokens": 3}, "item_tokens: must have items that fit into capacity_tokens, which is 3"),
+        (
+            {"capacity_tokens": 3, "item_tokens": (1, 4)},
+            "item_tokens: must have items that fit into capacity_tokens, which is 3",
+        ),
         ({"item_tokens": (3, 2)}, r"item_tokens: must be \(smallest, largest\)"),
         ({"take_sizes": ()}, "take_sizes: must be a tuple"),
         ({"group_size": 4, "capacity_items": 3}, "capacity_items: must hold one group, 4 items"),
