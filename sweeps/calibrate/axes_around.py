@@ -7,13 +7,13 @@ rules, it is that of each value's rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...kernels.errors import ConfigError
 from ..checks import RealNumber, checked
 from ..config.config import PipelineConfig
-from ..presets.registry import preset_lag_bound
+from ..presets.registry import preset_lag_bound, preset_settings
 from ..spec.axes import expand, field_of_axis, read_none
 from .gpus import AXES, Gpus
 from .lag_knob import LAG, lag_knob
@@ -40,6 +40,10 @@ class Axis:
         Axes that go along, value by value.
     factors : tuple of (float, float, float)
         Of an axis of GPUs: by how much each value makes its side longer; least, taken, most.
+    changes_work : bool
+        Whether its values change what a step trains.
+    updates : tuple of int
+        Updates of a step, value by value; empty where they are the run's own.
     """
 
     name: str
@@ -49,6 +53,8 @@ class Axis:
     own: int
     along: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     factors: tuple[tuple[float, float, float], ...] = ()
+    changes_work: bool = False
+    updates: tuple[int, ...] = ()
 
     def group(self, config: PipelineConfig, which: int = 1) -> dict[str, list[Any]]:
         """Return the axis as the sweep takes it, with what goes along.
@@ -86,9 +92,30 @@ def axes_around(config: PipelineConfig, setup: Setup, gpus: Gpus, axes: Mapping[
         raise ConfigError("axes", "must name what would change", axes, "Write {'max_lag': [1, 2, 4]}.")
     fixed = any(field_of_axis(name) == "rollout_workers" for name in axes if name not in (LAG, *AXES))
     return [
-        _of_gpus(gpus, name, values) if name in AXES else _axis(config, setup, name, values, fixed)
+        _of_gpus(gpus, name, values)
+        if name in AXES
+        else _with_work(config, _axis(config, setup, name, values, fixed))
         for name, values in axes.items()
     ]
+
+
+# What a step trains: the fields that say so. A step is a batch, however many updates it is cut into.
+_WORK = ("batch_tokens", "batch_groups", "group_size", "response_length")
+
+
+def _with_work(config: PipelineConfig, axis: Axis) -> Axis:
+    """Say whether an axis changes what a step trains: itself, or through the rules of its system."""
+    several: tuple[int, ...] = ()
+    changes = axis.column.partition(".")[0] in _WORK
+    if axis.column == "updates_per_batch":
+        several = tuple(int(value) for value in axis.inner)
+    elif axis.column.startswith("preset.") and config.preset is not None:
+        name, fields = config.preset
+        knob = axis.column.removeprefix("preset.")
+        rules = [preset_settings(name, {**fields, knob: value}) for value in axis.inner]
+        changes = any(one.get(field) != rules[0].get(field) for one in rules for field in _WORK)
+        several = tuple(int(one.get("updates_per_batch", config.updates_per_batch)) for one in rules)
+    return replace(axis, changes_work=changes, updates=several)
 
 
 def _of_gpus(gpus: Gpus, name: str, given: Any) -> Axis:
