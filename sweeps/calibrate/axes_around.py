@@ -13,7 +13,7 @@ from typing import Any
 from ...kernels.errors import ConfigError
 from ..checks import RealNumber, checked
 from ..config.config import PipelineConfig
-from ..presets.registry import preset_lag_bound, preset_settings
+from ..presets.registry import all_presets, preset_config, preset_lag_bound, preset_settings
 from ..spec.axes import expand, field_of_axis, read_none
 from .gpus import AXES, Gpus
 from .lag_knob import LAG, lag_knob
@@ -90,6 +90,10 @@ def axes_around(config: PipelineConfig, setup: Setup, gpus: Gpus, axes: Mapping[
     """
     if not isinstance(axes, Mapping) or not axes:
         raise ConfigError("axes", "must name what would change", axes, "Write {'max_lag': [1, 2, 4]}.")
+    if "system" in axes:
+        rule = "is no axis around a log, whose run follows the rules of one system"
+        way_out = "Give a system's rules with --preset NAME, a call for each; lagsweep presets lists them."
+        raise ConfigError("system", rule, axes["system"], way_out)
     fixed = any(field_of_axis(name) == "rollout_workers" for name in axes if name not in (LAG, *AXES))
     return [
         _of_gpus(gpus, name, values)
@@ -135,6 +139,7 @@ def _of_gpus(gpus: Gpus, name: str, given: Any) -> Axis:
     return Axis(name, name, tuple(values), tuple(values), place, factors=factors)
 
 
+PLAINEST = "areal"  # a system whose one knob is the lag
 NO_WORK = 1e-15  # a slowdown that no clock shows
 
 
@@ -179,9 +184,9 @@ def _lag(config: PipelineConfig, values: Any) -> Axis | None:
     """Return the axis of the lag by the knob that bounds it; None where the field itself does."""
     knob = lag_knob(config)
     if knob is None and config.stale_check == "never":
-        rule = "has no effect under the rules of this run, which no knob of its system lets run ahead"
-        way_out = "Give the rules of another with --preset; lagsweep presets lists them."
-        raise ConfigError(LAG, rule, list(values), way_out)
+        own = config.preset[0] if config.preset else "this run"
+        rule = f"has no effect under the rules of this run: {own} has no knob that lets it run ahead"
+        raise ConfigError(LAG, rule, list(values), _other_rules(config, list(values)))
     if knob is None or config.preset is None:
         return None
     name, by_lag = knob
@@ -197,6 +202,22 @@ def _lag(config: PipelineConfig, values: Any) -> Axis | None:
     inner = [by_lag.get(lag, fields.get(name)) for lag in wanted]
     inner[place] = fields.get(name, inner[place])
     return Axis(LAG, f"preset.{name}", tuple(wanted), tuple(inner), place)
+
+
+def _other_rules(config: PipelineConfig, lags: list[Any]) -> str:
+    """Name a system with a knob for these lags, of the same family if there is one."""
+    family = config.preset[0].partition("_")[0] if config.preset else ""
+    batch = {"batch_groups": config.batch_groups or 1, "group_size": config.group_size}
+    ahead = []
+    for name in all_presets():
+        knob = lag_knob(preset_config(name, **batch))
+        if knob is not None and all(lag in knob[1] for lag in lags):
+            ahead.append(name)
+    if not ahead:
+        return "Give the rules of another with --preset, and lags that its knob can give."
+    # Of several: its own family's, then the one whose knob is the lag itself.
+    chosen = min(ahead, key=lambda name: (name.partition("_")[0] != family, name != PLAINEST))
+    return f"Give rules that have one: --preset {chosen} --axis {LAG}={','.join(map(str, lags))}."
 
 
 def _own(config: PipelineConfig, column: str) -> Any:
