@@ -109,7 +109,7 @@ class WhatIf:
         return sentence(self)
 
     def frame(self) -> polars.DataFrame:
-        """Return a row a cell: settings, seconds of a step, what is saved, waits, lag, ESS and more, with ranges.
+        """Return a row a cell: settings, seconds of a step, what is saved and the rest, with ranges.
 
         ``saved_of`` says of what a share is saved: a step's seconds, or a trained token's.
         """
