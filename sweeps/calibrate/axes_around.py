@@ -207,10 +207,10 @@ def _lag(config: PipelineConfig, values: Any) -> Axis | None:
 def _other_rules(config: PipelineConfig, lags: list[Any]) -> str:
     """Name a system with a knob for these lags, of the same family if there is one."""
     family = config.preset[0].partition("_")[0] if config.preset else ""
-    batch = {"batch_groups": config.batch_groups or 1, "group_size": config.group_size}
+    groups, size = config.batch_groups or 1, config.group_size
     ahead = []
     for name in all_presets():
-        knob = lag_knob(preset_config(name, **batch))
+        knob = lag_knob(preset_config(name, batch_groups=groups, group_size=size))
         if knob is not None and all(lag in knob[1] for lag in lags):
             ahead.append(name)
     if not ahead:
