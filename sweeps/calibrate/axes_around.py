@@ -184,8 +184,8 @@ def _lag(config: PipelineConfig, values: Any) -> Axis | None:
     """Return the axis of the lag by the knob that bounds it; None where the field itself does."""
     knob = lag_knob(config)
     if knob is None and config.stale_check == "never":
-        own = config.preset[0] if config.preset else "this run"
-        rule = f"has no effect under the rules of this run: {own} has no knob that lets it run ahead"
+        whose = config.preset[0] if config.preset else "this run"
+        rule = f"has no effect under the rules of this run: {whose} has no knob that lets it run ahead"
         raise ConfigError(LAG, rule, list(values), _other_rules(config, list(values)))
     if knob is None or config.preset is None:
         return None

@@ -206,7 +206,8 @@ def _off(found: Calibration) -> list[str]:
             return []
         return [
             f"A step of the log ends before its publication, {figure(beside)} s: its "
-            f"{figure(own.measured)} s are {figure(own.measured + beside)} s from step to step, which is what is simulated."
+            f"{figure(own.measured)} s are {figure(own.measured + beside)} s from step to step, "
+            "which is what is simulated."
         ]
     trust = " The model does not fit this log." if found.fits_log is False and not found.misses else ""
     more = f", a publication of {figure(beside)} s aside" if beside > NOTHING * own.measured else ""
