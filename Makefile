@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units c-loop fuzz-calls fuzz-readers records-at-scale engine-fit best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench speed-page guard guard-baseline types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units c-loop fuzz-calls fuzz-readers records-at-scale engine-fit best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench speed-page guard guard-baseline line-profile beside-commit types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -82,7 +82,8 @@ read-logs: $(VENV)/.installed-tests
 calibrate-judges: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/calibrate_judges.py --output results/published/calibrate.md
 
-# Memory of a million runs in one cell and of a unit with millions of rows; beside an older commit's with BEFORE=COMMIT.
+# Time and memory of 100,000 cells, of a million runs in one cell and of a unit with millions of rows, beside plain xarray
+# (about twenty minutes); beside an older commit's too with BEFORE=COMMIT.
 big-results: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/big_results.py $(if $(BEFORE),--before $(BEFORE)) --output results/published/big-results.md
 
@@ -121,6 +122,14 @@ guard: $(VENV)/.installed-tests
 
 guard-baseline: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/speed/guard.py --write
+
+# Where instructions go, by kernel, source function and line: three minutes; twice that beside an older commit, BEFORE=COMMIT.
+line-profile: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/speed/line_profile.py $(if $(BEFORE),--before $(BEFORE)) --output results/published/line-profile.md
+
+# Every preset beside the package of an older commit, BEFORE=COMMIT, the two in turn: five minutes.
+beside-commit: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/speed/beside_commit.py --before $(BEFORE) --output results/published/beside-commit.md
 
 clean:
 	rm -rf $(VENV) .types build dist *.egg-info

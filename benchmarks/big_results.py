@@ -1,8 +1,10 @@
-"""Memory of big results: a million runs in one cell, read by every command, and a unit with millions of rows.
+"""Time and memory of big results: 100,000 cells, a million runs in one cell, a unit with millions of rows.
 
-Each command runs in a process of its own, whose largest resident memory the kernel tells when it ends. With
-``--before COMMIT`` the package of that commit (of this repository) reads the same store beside this one's.
+Each command runs in a process of its own, whose largest resident memory the kernel tells when it ends; beside
+it plain xarray reads the same arrays (``xarray.open_zarr``, a process of its own too). With
+``--before COMMIT`` the package of that commit (of this repository) reads the same store as well.
 Prints a page in Markdown, or writes it (``--output``); ends with 1 if a command takes more than is promised.
+``--cells`` and ``--runs`` set the sizes, ``--only`` leaves sections out.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_MIB = 1024  # what is promised of reading a million runs
+MOST_MIB = 1024  # what is promised of every command
 CELL = """
 name = "million"
 seeds = {seeds}
@@ -53,6 +56,25 @@ publication = "pause"
 max_lag = [2]
 queue_cap = [400]
 """
+CELLS = """
+name = "cells"
+seeds = {seeds}
+baseline = false
+[base]
+rollout_workers = 4
+duration_seconds = 40
+response_length = {{ law = "uniform", minimum = 20, maximum = 80 }}
+batch_tokens = 400
+train_tokens_per_second = 100
+sync_seconds = 0.5
+warmup_seconds = 5
+[axes]
+queue_cap = {caps}
+max_lag = {lags}
+sync_every_updates = [1, 2, 3, 4, 5]
+decode_tokens_per_second = [20, 22, 24, 26, 28, 30, 32, 34, 36, 38]
+train_overhead_seconds = {overheads}
+"""
 TABLES = """
 name = "tables"
 seeds = 28
@@ -80,6 +102,25 @@ for name in ds.data_vars:
 """
 OPEN_ONLY = "import sys, lagsweep; lagsweep.open_sweep(sys.argv[1])"
 LOAD_ALL = "import sys, lagsweep; lagsweep.open_sweep(sys.argv[1]).load()"
+PLAIN = """
+import sys, xarray
+ds = xarray.open_zarr(sys.argv[1] + "/cells.zarr", chunks=None)
+names = sys.argv[2:] or [name for name in ds.data_vars]
+for name in names if names != ["-"] else []:
+    if name in ds:
+        ds[name].load()
+"""
+# What each command reads, whole: plain xarray is given the same.
+SHOWN = (
+    "status", "updates", "stalled", "trained_rollouts", "trained_tokens_per_second", "seconds_per_update",
+    "effective_tokens_per_second", "mean_expected_normalized_ess", "mean_lag", "max_lag_observed",
+    "trainer_utilization", "rollout_utilization", "backpressure_seconds",
+)  # fmt: skip
+CHOSEN = (
+    "status", "updates", "stalled", "trained_tokens_per_second", "mean_expected_normalized_ess", "mean_lag",
+)  # fmt: skip
+REPORTED = (*SHOWN, "trained_tokens", "generated_tokens", "discarded_tokens", "lag_counts")
+HALF_OF_UNITS = 500  # lines of the journal at which a run is stopped
 LOADED = "everything loaded in Python"
 LARGEST_SURPLUS = 0.1  # of what is loaded, beyond it and beyond what opening takes
 COMMAND = ("-m", "lagsweep.sweeps.cli")
@@ -87,11 +128,12 @@ COMMAND = ("-m", "lagsweep.sweeps.cli")
 
 @dataclass
 class Row:
-    """One thing done, with the package of each side: MiB and seconds."""
+    """One thing done: MiB and seconds, of ours, of plain xarray, and of another commit's package."""
 
     title: str
-    before: tuple[float, float] | None
     now: tuple[float, float]
+    plain: tuple[float, float] | None = None
+    before: tuple[float, float] | None = None
 
 
 def measure(arguments: Sequence[str], package: Path | None = None) -> tuple[float, float]:
@@ -146,59 +188,130 @@ def make_store(text: str, store: Path, *flags: str, package: Path | None = None)
     return measure([*COMMAND, "run", str(spec), "--store", str(store), "-q", *flags], package)
 
 
-def reading(title: str, arguments: Sequence[str], old: Path | None) -> Row:
-    """Read a store with each package in turn."""
+def reading(
+    title: str, arguments: Sequence[str], old: Path | None, plain: Sequence[str] | None = None
+) -> Row:
+    """Read a store with each package in turn, and what it holds under `plain` names with plain xarray."""
     before = None if old is None else measure(arguments, old)
-    return Row(title, before, measure(arguments))
+    now = measure(arguments)
+    return Row(title, now, None if plain is None else measure(["-c", PLAIN, *plain]), before)
 
 
-def cell_rows(store: Path, folder: Path, old: Path | None) -> list[Row]:
-    """Read a store of one cell in every way."""
+def reading_rows(store: Path, folder: Path, old: Path | None) -> list[Row]:
+    """Read a store in every way."""
     name, page = str(store), folder / "report.html"
+    metrics = stored_metrics(store)
     rows = [
-        reading("`lagsweep show`", [*COMMAND, "show", name], old),
-        reading("`lagsweep show --csv`", [*COMMAND, "show", name, "--csv"], old),
-        reading("`lagsweep recommend`", [*COMMAND, "recommend", name, "--min-ess", "0.9"], old),
-    ]
-    pages = []
-    report = [*COMMAND, "report", name, "--output", str(page)]
-    before = None
-    if old is not None:
-        before = measure(report, old)
-        pages.append(page.read_bytes())
-    rows.append(Row("`lagsweep report`, with images", before, measure(report)))
-    pages.append(page.read_bytes())
-    if len(set(pages)) > 1:
-        raise SystemExit("the two reports differ")
-    return [
-        *rows,
-        reading("all metrics loaded in Python", ["-c", LOAD_METRICS, name], old),
-        reading(LOADED, ["-c", LOAD_ALL, name], old),
-    ]
-
-
-def general_rows(store: Path, folder: Path) -> list[Row]:
-    """Read a store of the general loop, which has more metrics than fit below the limit all at once."""
-    name = str(store)
-    return [
-        Row("opened in Python", None, measure(["-c", OPEN_ONLY, name])),
-        Row("`lagsweep show`", None, measure([*COMMAND, "show", name])),
-        Row("`lagsweep recommend`", None, measure([*COMMAND, "recommend", name, "--min-ess", "0.9"])),
-        Row(
-            "`lagsweep report`",
-            None,
-            measure([*COMMAND, "report", name, "--no-images", "--output", str(folder / "general.html")]),
+        reading("opened in Python", ["-c", OPEN_ONLY, name], old, [name, "-"]),
+        reading("`lagsweep show`", [*COMMAND, "show", name], old, [name, *SHOWN]),
+        reading("`lagsweep show --json`", [*COMMAND, "show", name, "--json"], old, [name, *SHOWN]),
+        reading("`lagsweep show --csv`", [*COMMAND, "show", name, "--csv"], old, [name, *metrics]),
+        reading(
+            "`lagsweep recommend`", [*COMMAND, "recommend", name, "--min-ess", "0.9"], old, [name, *CHOSEN]
         ),
-        Row("the mean of every variable in turn", None, measure(["-c", ONE_BY_ONE, name])),
-        Row(LOADED, None, measure(["-c", LOAD_ALL, name])),
+        reading("`lagsweep verify`", [*COMMAND, "verify", name, "-q"], old, [name]),
     ]
+    report = [*COMMAND, "report", name, "--output", str(page), "-q"]
+    rows.append(reading("`lagsweep report`, with images", report, old, [name, *REPORTED]))
+    size = page.stat().st_size / 1e6
+    rows[-1].title += f" (a page of {size:.1f} MB)"
+    rows.append(reading("all metrics loaded in Python", ["-c", LOAD_METRICS, name], old, [name, *metrics]))
+    rows.append(reading("the mean of every variable in turn", ["-c", ONE_BY_ONE, name], old))
+    rows.append(reading(LOADED, ["-c", LOAD_ALL, name], old, [name]))
+    return rows
 
 
-def numbers_mib(store: Path) -> float:
-    """Tell how many MiB the values of a store take in memory."""
+def stored_metrics(store: Path) -> list[str]:
+    """Name the variables of a store that have a value a run."""
     import lagsweep
 
-    return float(lagsweep.open_sweep(store).nbytes) / 2**20
+    ds = lagsweep.open_sweep(store)
+    return [str(name) for name in ds.data_vars if name != "lag_counts"]
+
+
+def extended(title: str, text: str, store: Path) -> Row:
+    """Extend a copy of a store, which is then removed."""
+    copy = store.with_name(f"{store.name}-extended")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(store, copy)
+    row = Row(title, make_store(text, copy))
+    shutil.rmtree(copy)
+    return row
+
+
+def cells_spec(cells: int, *, seeds: int = 2, lags: int = 10) -> str:
+    """Write a grid of about so many cells: queue caps × lags × cadences × speeds × overheads."""
+    caps = max(1, round(cells / (10 * 5 * 10 * 10))) if cells >= 5000 else 1
+    overheads = 10 if cells >= 5000 else 1
+    return CELLS.format(
+        seeds=seeds,
+        caps=[400 + 40 * place for place in range(caps)],
+        lags=list(range(lags)),
+        overheads=[round(0.5 + 0.1 * place, 1) for place in range(overheads)],
+    )
+
+
+def made(text: str, store: Path) -> list[Row]:
+    """Run a sweep into a store; one that was kept and is only gone on with gives no row."""
+    kept = store.exists()
+    row = Row("`lagsweep run`", make_store(text, store))
+    return [] if kept else [row]
+
+
+def cells_rows(folder: Path, cells: int, old: Path | None) -> list[Row]:
+    """Make a store of many cells, go on with it, read it and extend it."""
+    store = folder / "cells"
+    rows = made(cells_spec(cells), store)
+    rows.append(Row("`lagsweep run` again, with nothing to do", make_store(cells_spec(cells), store)))
+    rows += reading_rows(store, folder, old)
+    rows.append(extended("one more `max_lag`", cells_spec(cells, lags=11), store))
+    rows.append(extended("one more seed", cells_spec(cells, seeds=3), store))
+    return rows + stopped_rows(folder, cells)
+
+
+def stopped_rows(folder: Path, cells: int) -> list[Row]:
+    """Run the cells in small units, stop by Ctrl-C when a half is done, and go on."""
+    store = folder / "stopped"
+    shutil.rmtree(store, ignore_errors=True)
+    spec = store.with_suffix(".toml")
+    spec.write_text(cells_spec(cells))
+    small = ("--runs-per-unit", str(max(1, cells // 500)))  # a thousand units
+    arguments = [*COMMAND, "run", str(spec), "--store", str(store), "-q", *small]
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    journal = store / "journal.jsonl"
+    while process.poll() is None and (
+        not journal.exists() or journal.read_bytes().count(b"\n") < HALF_OF_UNITS
+    ):
+        time.sleep(0.05)
+    began = time.monotonic()
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    _, _, used = os.wait4(process.pid, 0)
+    ended = (used.ru_maxrss / 1024, time.monotonic() - began)
+    units = journal.read_bytes().count(b"\n") - 1
+    return [
+        Row(f"Ctrl-C when {units:,} of 1,000 small units are done, until the end", ended),
+        Row("the same command, which does the rest and merges all units", measure(arguments)),
+        Row("the same command again, with nothing to do", measure(arguments)),
+    ]
+
+
+def million_rows(folder: Path, name: str, text: str, runs: int, old: Path | None) -> list[Row]:
+    """Make a store of one cell, read it and extend it."""
+    store = folder / name
+    rows = [*made(text.format(seeds=runs), store), *reading_rows(store, folder, old)]
+    rows.append(extended("one more seed", text.format(seeds=runs + 1), store))
+    return rows
+
+
+def numbers_of(store: Path) -> tuple[int, float]:
+    """Tell how many cells a store has, and how many MiB its values take in memory."""
+    import lagsweep
+
+    ds = lagsweep.open_sweep(store)
+    return int(ds["cell"].size), float(ds.nbytes) / 2**20
 
 
 def table_row(folder: Path, old: Path | None) -> Row:
@@ -218,18 +331,21 @@ def table_row(folder: Path, old: Path | None) -> Row:
             other = folder / "tables-old" / part.relative_to(folder / "tables")
             if part.read_bytes() != other.read_bytes():
                 raise SystemExit(f"{part.name}: differs from the one of {other}")
-    return Row("`lagsweep run` of the unit", before, now)
+    return Row("`lagsweep run` of the unit", now, None, before)
 
 
 def grid(rows: Sequence[Row]) -> list[str]:
-    """Set rows as a table in Markdown."""
-    lines = [
-        "| what | before, MiB | now, MiB | before, s | now, s |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
+    """Set rows as a table in Markdown; what no row has makes no column."""
+    named = {"": "now", "plain xarray": "plain", "before": "before"}
+    kept = {words: field for words, field in named.items() if any(getattr(row, field) for row in rows)}
+    heads = [f"{words}, {unit}".removeprefix(", ") for words in kept for unit in ("MiB", "s")]
+    lines = [f"| what | {' | '.join(heads)} |", f"| --- | {' | '.join('---:' for _ in heads)} |"]
     for row in rows:
-        before = (f"{row.before[0]:,.0f}", f"{row.before[1]:.1f}") if row.before else ("–", "–")
-        lines.append(f"| {row.title} | {before[0]} | {row.now[0]:,.0f} | {before[1]} | {row.now[1]:.1f} |")
+        figures = []
+        for field in kept.values():
+            pair = getattr(row, field)
+            figures += [f"{pair[0]:,.0f}", f"{pair[1]:.1f}"] if pair else ["–", "–"]
+        lines.append(f"| {row.title} | {' | '.join(figures)} |")
     return lines
 
 
@@ -244,64 +360,87 @@ def parquet_rows(folder: Path) -> dict[str, int]:
     }
 
 
-def main() -> int:
+SECTIONS = ("cells", "million", "general", "tables")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Make the stores, measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=1_000_000, help="runs in one cell")
+    parser.add_argument("--cells", type=int, default=100_000, help="cells of the grid, 500 at least")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="a section; several times for more")
     parser.add_argument("--before", metavar="COMMIT", help="measure that commit's package beside this one's")
     parser.add_argument("--work", type=Path, help="folder in which the runs are kept, and gone on with")
     parser.add_argument("--output", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    only = options.only or SECTIONS
+    parts: list[str] = []
+    over: list[str] = []
+
+    compared = f" Before: commit {options.before}." if options.before else ""
+    parts += [
+        "# Time and memory of big results",
+        "",
+        f"Made by `python benchmarks/big_results.py`; every command takes at most {MOST_MIB:,} MiB. Peak of "
+        "resident memory and seconds of a process of its own, start and imports (about a second) counted; "
+        f"beside it plain xarray, which reads the same arrays of the store and does no more.{compared}",
+        "",
+    ]
+
+    def tell(*lines: str) -> None:  # after each section, so that a stop loses one section at most
+        parts.extend((*lines, ""))
+        if options.output is not None:
+            options.output.write_text("\n".join(parts), encoding="utf-8")
 
     with contextlib.ExitStack() as stack:
         folder = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="big-results-")))
         folder.mkdir(exist_ok=True)
         old = package_of(options.before, folder) if options.before else None
-        make_store(CELL.format(seeds=options.runs), folder / "million")
-        rows = cell_rows(folder / "million", folder, old)
-        make_store(GENERAL.format(seeds=options.runs), folder / "general")
-        general, numbers = general_rows(folder / "general", folder), numbers_mib(folder / "general")
-        tables = table_row(folder, old)
-        counts = parquet_rows(folder / "tables")
+        if "cells" in only:
+            rows = cells_rows(folder, options.cells, old)
+            count = numbers_of(folder / "cells")[0]
+            tell(f"{count:,} cells (five axes) at two seeds:", "", *grid(rows))
+            over += too_large(rows)
+        if "million" in only:
+            rows = million_rows(folder, "million", CELL, options.runs, old)
+            said, _ = of_all_values(rows, numbers_of(folder / "million")[1])
+            tell(f"{options.runs:,} runs in one cell:", "", *grid(rows), "", said)
+            over += too_large(rows)
+        if "general" in only:
+            rows = million_rows(folder, "general", GENERAL, options.runs, old)
+            said, surplus = of_all_values(rows, numbers_of(folder / "general")[1])
+            tell(f"{options.runs:,} runs in one cell by the general loop:", "", *grid(rows), "", said)
+            # All its values are more than fits below the limit: of these only the surplus is promised.
+            over += too_large([row for row in rows if row.title != LOADED])
+            over += [LOADED] if surplus > LARGEST_SURPLUS and too_large(rows) else []
+        if "tables" in only:
+            row = table_row(folder, old)
+            counts = parquet_rows(folder / "tables")
+            long = [f"{count:,} rows of {table}" for table, count in counts.items() if table != "batches"]
+            tell(f"One unit with {' and '.join(long)}:", "", *grid([row]))
+            over += too_large([row])
 
-    opened, loaded = general[0].now[0], general[-1].now[0]
-    surplus = (loaded - opened - numbers) / numbers
-    said = " and ".join(f"{count:,} rows of {table}" for table, count in counts.items() if table != "batches")
-    compared = f" Before: commit {options.before}." if options.before else ""
-    lines = [
-        "# Memory of big results",
-        "",
-        f"Made by `python benchmarks/big_results.py`; reading {options.runs:,} runs in one cell takes at "
-        f"most {MOST_MIB:,} MiB. Peak of resident memory of a process of its own, and its seconds.{compared}",
-        "",
-        f"{options.runs:,} runs in one cell:",
-        "",
-        *grid(rows),
-        "",
-        f"{options.runs:,} runs in one cell by the general loop, whose values alone are {numbers:,.0f} MiB:",
-        "",
-        *grid(general),
-        "",
-        f"Loaded all at once, they take {surplus:.0%} beyond their own size and what opening takes "
-        f"(wanted: at most {LARGEST_SURPLUS:.0%}).",
-        "",
-        f"One unit with {said}:",
-        "",
-        *grid([tables]),
-        "",
-        *(["Pages and tables are the same, byte for byte, before and now.", ""] if old is not None else []),
-    ]
-    text = "\n".join(lines)
     if options.output is None:
-        print(text)
-    else:
-        options.output.write_text(text, encoding="utf-8")
-    over = [row.title for row in (*rows, *general[:-1]) if row.now[0] > MOST_MIB]
-    if loaded > MOST_MIB and surplus > LARGEST_SURPLUS:
-        over.append(f"{general[-1].title}, of the general loop")
+        print("\n".join(parts))
     for title in over:
         print(f"more than {MOST_MIB:,} MiB: {title}", file=sys.stderr)
     return 1 if over else 0
+
+
+def too_large(rows: Sequence[Row]) -> list[str]:
+    """Name what took more memory than is promised."""
+    return [row.title for row in rows if row.now[0] > MOST_MIB]
+
+
+def of_all_values(rows: Sequence[Row], numbers: float) -> tuple[str, float]:
+    """Say what all values take in memory beyond their own size and what opening takes."""
+    taken = {row.title: row.now[0] for row in rows}
+    surplus = (taken[LOADED] - taken["opened in Python"] - numbers) / numbers
+    sentence = (
+        f"Its values alone are {numbers:,.0f} MiB. Loaded all at once, they take {surplus:.0%} beyond that "
+        f"and what opening takes (wanted: at most {LARGEST_SURPLUS:.0%})."
+    )
+    return sentence, surplus
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ import llvmlite
 import numba
 from numba.core import config as numba_config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.compiler import Compiler
 
 _KERNELS_PACKAGE = __package__
 
@@ -185,7 +186,21 @@ def _tell_unwritable(folder: Path, reason: str) -> None:
     )
 
 
-def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = True) -> Any:
+class _DistinctArrays(Compiler):
+    """Compile a function whose arrays share no memory: what is read of one outlives a write to another.
+
+    Numba has the flag but no option for it.
+    """
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, *rest: Any) -> None:
+        return_type, flags, local_types = rest
+        flags.noalias = True
+        super().__init__(typingctx, targetctx, library, args, return_type, flags, local_types)
+
+
+def jit(
+    *args: Any, inline: bool = False, nogil: bool = True, counted: bool = True, distinct: bool = False
+) -> Any:
     """Compile a kernel with the project's settings: no fastmath, no GIL, cached by content.
 
     Parameters
@@ -197,6 +212,9 @@ def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = Tr
     counted : bool
         False for a kernel that makes no array: references to its arrays are then not counted, which saves
         two locked instructions wherever an array is handed to a helper. The caller holds them anyway.
+    distinct : bool
+        No two arrays given to the kernel share memory, apart from what it only reads. Of one that breaks this
+        the results are undefined.
 
     Notes
     -----
@@ -206,6 +224,8 @@ def jit(*args: Any, inline: bool = False, nogil: bool = True, counted: bool = Tr
     def decorate(function: Callable[..., Any]) -> Any:
         # Nothing calls a kernel through a C pointer: without that wrapper it compiles faster.
         options: dict[str, Any] = {"no_cfunc_wrapper": True} | ({} if counted else {"_nrt": False})
+        if distinct:
+            options["pipeline_class"] = _DistinctArrays
         dispatcher = numba.njit(
             nogil=nogil, inline="always" if inline else "never", error_model="python", **options
         )(function)

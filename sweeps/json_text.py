@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 # What commands print under --json, each with its version, which rises when a key goes or changes its meaning;
@@ -70,6 +70,31 @@ def json_document(kind: str, content: Mapping[str, Any], *, indent: int | None =
     '{"schema": "lagsweep/report/1", "bytes": 7}'
     """
     return json_text({"schema": schema_name(kind), **content}, indent=indent)
+
+
+def document_pieces(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
+    """Write a document as :func:`json_document` does, letter for letter, a piece at a time.
+
+    A value of `content` that is an iterator is a list of which nobody holds all: it gives lists of items that
+    are plain already, with no number that is not finite.
+
+    Examples
+    --------
+    >>> "".join(document_pieces("report", {"bytes": 7, "cells": iter([[{"cell": 1}], [{"cell": 2}]])}))
+    '{"schema": "lagsweep/report/1", "bytes": 7, "cells": [{"cell": 1}, {"cell": 2}]}'
+    """
+    yield f'{{"schema": {json.dumps(schema_name(kind))}'
+    for key, value in content.items():
+        yield f", {json.dumps(key)}: "
+        if not isinstance(value, Iterator):
+            yield json_text(value)
+            continue
+        before = "["
+        for items in value:
+            yield before + json.dumps(items, allow_nan=False)[1:-1]
+            before = ", "
+        yield "]" if before == ", " else "[]"
+    yield "}"
 
 
 def schema_name(kind: str) -> str:

@@ -172,3 +172,27 @@ def test_counts_are_the_difference_of_two_runs_over_the_events(guard, tmp_path, 
         "lean": round(1_000_000 / sizes["lean"], 2),
         "ess": round(2_000_000 / sizes["ess"], 2),
     }
+
+
+@pytest.mark.parametrize("text", ["", "[", "null", '[{"counter": "perf"}]'])
+def test_a_damaged_baseline_is_told_by_its_name(guard, tmp_path, text):
+    path = tmp_path / "instructions.json"
+    path.write_text(text)
+    with pytest.raises(SystemExit, match=r"instructions\.json: must hold the stored counts"):
+        guard.baselines(path)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_baseline_that_is_no_count_is_refused(guard, tmp_path, value):
+    path = tmp_path / "instructions.json"
+    one = {"counter": "perf", "machine": "x", "numba": "1", "llvmlite": "2", "instructions": {"lean": value}}
+    path.write_text(json.dumps([one]))
+    with pytest.raises(SystemExit, match="must hold numbers above 0"):
+        guard.baselines(path)
+
+
+def test_a_kernel_that_is_no_longer_counted_is_told(guard):
+    stored = [guard.Counts("perf", "x", "1", "2", {"lean": 500.0, "general": 900.0})]
+    verdict = guard.compared(guard.Counts("perf", "x", "1", "2", {"lean": 500.0}), stored)
+    assert verdict.exit_code == 0
+    assert any("general loop" in line and "not counted" in line for line in verdict.lines)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
@@ -117,7 +118,16 @@ def usable_counter(which: Callable[[str], str | None] = shutil.which) -> Counter
 
 def baselines(path: Path = BASELINE) -> list[Counts]:
     """Read the stored baselines; none if there is no file."""
-    return [Counts(**one) for one in json.loads(path.read_text())] if path.exists() else []
+    if not path.exists():
+        return []
+    try:
+        found = [Counts(**one) for one in json.loads(path.read_text(encoding="utf-8"))]
+        sound = all(0 < value < math.inf for one in found for value in one.instructions.values())
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SystemExit(f"{path.name}: must hold the stored counts ({error}). Delete it; {_HOW}.") from error
+    if not sound:
+        raise SystemExit(f"{path.name}: must hold numbers above 0. Delete it; {_HOW}.")
+    return found
 
 
 def compared(counts: Counts | None, stored: Sequence[Counts], most_rise: float = MOST_RISE) -> Verdict:
@@ -152,6 +162,11 @@ def compared(counts: Counts | None, stored: Sequence[Counts], most_rise: float =
         rise = value / before - 1
         lines.append(f"  {NAMES[name]}: {value:,.1f}, baseline {before:,.1f} ({rise:+.1%})")
         (worse if rise > most_rise else better if rise < -most_rise else []).append(NAMES[name])
+    lines += [
+        f"  {NAMES.get(name, name)}: not counted"
+        for name in same.instructions
+        if name not in counts.instructions
+    ]
     if better:
         lines.append(f"fewer by over {most_rise:.0%}: {', '.join(better)}. {_HOW}, so that it stays so.")
     if worse:
@@ -222,10 +237,12 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="store the counts as the baseline")
     options = parser.parse_args()
     counter = usable_counter()
+    stored = baselines()  # a damaged file is told before minutes of counting
     counts = None if counter is None else count(counter)
     if options.write and counts is not None:
-        BASELINE.write_text(stored_with(counts, baselines()), encoding="utf-8")
-    verdict = compared(counts, baselines())
+        BASELINE.write_text(stored_with(counts, stored), encoding="utf-8")
+        stored = baselines()
+    verdict = compared(counts, stored)
     print("\n".join(verdict.lines))
     return verdict.exit_code
 

@@ -68,6 +68,8 @@ def facts() -> str:
 def page(names: Iterable[str], rounds: int, tiny: bool = False) -> tuple[str, list[Section]]:
     """Measure sections; gives the page and what was measured."""
     load, began = os.getloadavg()[0], time.perf_counter()
+    some = f"`python benchmarks/speed/page.py --only {','.join(names)}`"
+    command = "`make speed-page`" if list(names) == list(SECTIONS) else some
     sections = []
     for name in names:
         started = time.perf_counter()
@@ -78,7 +80,7 @@ def page(names: Iterable[str], rounds: int, tiny: bool = False) -> tuple[str, li
     lines = [
         "# How fast",
         "",
-        f"Made by `make speed-page` in {(time.perf_counter() - began) / 60:.0f} minutes, {rounds} rounds. "
+        f"Made by {command} in {(time.perf_counter() - began) / 60:.1f} minutes; rounds: {rounds}. "
         "What is compared was measured in turn, round by round, in one process; figures are medians "
         "(least…most), and ratios are taken within a round. Figures depend on the machine and on what else "
         "it does, ratios much less. `docs/benchmarks.md` says what is compared with what.",
@@ -92,7 +94,11 @@ def page(names: Iterable[str], rounds: int, tiny: bool = False) -> tuple[str, li
 
 
 def _chosen(text: str) -> list[str]:
-    names = list(SECTIONS) if text == "all" else list(QUICK) if text == "quick" else text.split(",")
+    groups = {"all": list(SECTIONS), "quick": list(QUICK)}
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    names = list(dict.fromkeys(one for name in asked for one in groups.get(name, [name])))
+    if not names:
+        raise SystemExit(f"--only: names no section. Known: {', '.join(SECTIONS)}, quick, all.")
     if unknown := [name for name in names if name not in SECTIONS]:
         raise SystemExit(
             f"--only: no section {', '.join(unknown)}. Known: {', '.join(SECTIONS)}, quick, all."

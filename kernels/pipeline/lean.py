@@ -25,6 +25,7 @@ from ..draws.philox import middle_uniform, normal_from_word, rollout_words, unif
 from ..draws.sampler import sample_length
 from .ess import batch_ess, exp_saturating, measured_log_weight
 from .metrics import LAG_BINS
+from .places import place
 from .records import (
     DISCARDED,
     EVENT_PUBLICATION,
@@ -94,7 +95,7 @@ def _reset_lean_kernel(parameters, arrays):
     arrays.training_lags[:] = 0
 
 
-@jit
+@jit(distinct=True)
 def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     """Let every event up to `until` happen, at most `event_budget` of them.
 
@@ -182,19 +183,17 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     idle_slot_ticks = state.idle_slot_ticks
     trainer_wait_ticks = state.trainer_wait_ticks
     queue_token_ticks = state.queue_token_ticks
-    # s = drift * sqrt(lag) and exp(s**2) of the lags that occur.
+    # s = drift * sqrt(lag) and exp(s**2) of the lags up to the largest that has occurred.
     spreads = np.empty(LAG_BINS, np.float64)
     inflations = np.empty(LAG_BINS, np.float64)
-    for lag in range(LAG_BINS):
-        spreads[lag] = drift * math.sqrt(np.float64(lag))
-        inflations[lag] = exp_saturating(spreads[lag] * spreads[lag])
+    known_lags = np.int64(0)
     resumed = min(next_rollout, buffer_size)
     if drawn[0] < resumed:
         # A restored state comes without draws; they are a function of the seed, so they come back.
         _draw_ahead_kernel(parameters, seed, draws, resumed)
     queue_oldest = np.int64(_NO_VERSION)  # nothing queued is older; what has left may have been
     for position in range(head, tail):
-        queue_oldest = min(queue_oldest, ring[position & ring_mask].version)
+        queue_oldest = min(queue_oldest, ring[place(position & ring_mask)].version)
     ended = False
     status = REACHED
     events_left = event_budget
@@ -278,8 +277,8 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                     state.effective_tokens += np.float64(state.training_tokens) * expected_ess
                 for lag in range(min(state.training_lag_max, LAG_BINS - 1) + 1):
                     if measured:
-                        lag_counts[lag] += training_lags[lag]
-                    training_lags[lag] = 0
+                        lag_counts[place(lag)] += training_lags[place(lag)]
+                    training_lags[place(lag)] = 0
                 if record_batches:
                     row = state.batch_rows
                     batch_rows[row].start = state.training_start
@@ -293,7 +292,7 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                     state.batch_rows = row + 1
                 if record_rollouts:
                     for position in range(state.ring_training, head):
-                        rollout_rows[ring[position & ring_mask].number].outcome = TRAINED
+                        rollout_rows[ring[place(position & ring_mask)].number].outcome = TRAINED
                 state.ring_training = head
                 state.training_tokens = 0
 
@@ -314,7 +313,7 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                     kept = head
                     queue_oldest = np.int64(_NO_VERSION)
                     for position in range(head, tail):
-                        source = position & ring_mask
+                        source = place(position & ring_mask)
                         if ring[source].version < oldest:
                             tokens = ring[source].tokens
                             queue_tokens -= tokens
@@ -324,7 +323,7 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                             if record_rollouts:
                                 rollout_rows[ring[source].number].outcome = DISCARDED
                         else:
-                            target = kept & ring_mask
+                            target = place(kept & ring_mask)
                             if target != source:
                                 ring[target] = ring[source]
                             queue_oldest = min(queue_oldest, ring[target].version)
@@ -337,10 +336,10 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                 # --- a rollout completes ------------------------------------------------------------
                 event = EVENT_ROLLOUT
                 freed = root & slot_mask
-                tokens = slots[freed].tokens
-                behaviour_version = slots[freed].version
-                number = slots[freed].number
-                idle_stack[idle] = freed
+                tokens = slots[place(freed)].tokens
+                behaviour_version = slots[place(freed)].version
+                number = slots[place(freed)].number
+                idle_stack[place(idle)] = freed
                 idle += 1
                 in_flight -= 1
                 in_flight_tokens -= tokens
@@ -354,7 +353,7 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                         state.discarded_tokens += tokens
                         state.discarded_rollouts += 1
                 else:
-                    target = tail & ring_mask
+                    target = place(tail & ring_mask)
                     ring[target].tokens = tokens
                     ring[target].version = behaviour_version
                     ring[target].number = number
@@ -379,40 +378,45 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                 inflation_sum = 0.0
                 largest = -math.inf
                 while tokens < budget:
-                    source = head & ring_mask
+                    source = place(head & ring_mask)
                     tokens += ring[source].tokens
                     lag = version - ring[source].version
                     lag_sum += lag
-                    training_lags[min(lag, LAG_BINS - 1)] += 1
+                    training_lags[place(min(lag, LAG_BINS - 1))] += 1
                     lag_max = max(lag_max, lag)
                     log_weight = 0.0
                     if drift_last >= 0:
-                        place = min(lag, drift_last)
+                        row = min(lag, drift_last)
                         number = ring[source].number
                         uniform = (
-                            drawn_noise[number]
+                            drawn_noise[place(number)]
                             if number < buffer_size
                             else _noise_of_kernel(seed, number, True)
                         )
-                        log_weight = measured_log_weight(drift_lags, drift_values, place, uniform)
-                        moment_sum += drift_lags[place].first_moment
-                        inflation = drift_lags[place].second_moment
+                        log_weight = measured_log_weight(drift_lags, drift_values, row, uniform)
+                        moment_sum += drift_lags[row].first_moment
+                        inflation = drift_lags[row].second_moment
                     else:
                         if lag < LAG_BINS:
-                            spread = spreads[lag]
-                            inflation = inflations[lag]
+                            while known_lags <= lag:
+                                spread = drift * math.sqrt(np.float64(known_lags))
+                                spreads[place(known_lags)] = spread
+                                inflations[place(known_lags)] = exp_saturating(spread * spread)
+                                known_lags += 1
+                            spread = spreads[place(lag)]
+                            inflation = inflations[place(lag)]
                         else:
                             spread = drift * math.sqrt(np.float64(lag))
                             inflation = exp_saturating(spread * spread)
                         if lag > 0:
                             number = ring[source].number
                             normal = (
-                                drawn_noise[number]
+                                drawn_noise[place(number)]
                                 if number < buffer_size
                                 else _noise_of_kernel(seed, number, False)
                             )
                             log_weight = spread * normal - spread * spread / 2
-                    log_weights[head - first] = log_weight
+                    log_weights[place(head - first)] = log_weight
                     largest = max(largest, log_weight)
                     inflation_sum += inflation
                     if record_rollouts:
@@ -456,14 +460,14 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
                 if number >= drawn[0]:
                     last = min(number + _DRAW_BLOCK, buffer_size)
                     _draw_ahead_kernel(parameters, seed, draws, last)
-                tokens = drawn_tokens[number]
+                tokens = drawn_tokens[place(number)]
             else:
                 tokens = _draw_one_kernel(seed, number, parameters.law_minimum, cdf, guide)
             idle -= 1
-            slot = idle_stack[idle]
-            slots[slot].tokens = tokens
-            slots[slot].version = published
-            slots[slot].number = number
+            slot = idle_stack[place(idle)]
+            slots[place(slot)].tokens = tokens
+            slots[place(slot)].version = published
+            slots[place(slot)].number = number
             in_flight += 1
             in_flight_tokens += tokens
             end = now + max(np.int64(1), ticks_of(rollout_overhead + np.float64(tokens) / decode_rate))
@@ -474,11 +478,11 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
             else:
                 key = np.int64(NEVER)  # in flight for ever: it would land after the horizon
             node = leaves + slot
-            tree[node] = key
+            tree[place(node)] = key
             while node > 1:
-                key = min(key, tree[node ^ 1])
+                key = min(key, tree[place(node ^ 1)])
                 node >>= 1
-                tree[node] = key
+                tree[place(node)] = key
             if record_rollouts:
                 rollout_rows[number].tokens = tokens
                 rollout_rows[number].version = published
@@ -489,11 +493,11 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
         if freed >= 0:
             node = leaves + freed
             key = np.int64(NEVER)
-            tree[node] = key
+            tree[place(node)] = key
             while node > 1:
-                key = min(key, tree[node ^ 1])
+                key = min(key, tree[place(node ^ 1)])
                 node >>= 1
-                tree[node] = key
+                tree[place(node)] = key
 
         if record_timeline:
             row = state.timeline_rows

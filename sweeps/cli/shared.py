@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ..json_text import json_document
+from ..json_text import document_pieces
 from ..results.cells import not_recorded, not_recorded_note
 from ..results.drift_words import drift_facts
 from ..results.words import cut_note
@@ -79,6 +79,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
     """Print a result's table, or its facts as JSON, with the digest of its runs; 1 if runs failed, else 0."""
     from ..results.cadence import cadence_curves
     from ..results.cadence_text import cadence_facts, cadence_text
+    from ..results.cell_table import plain_rows
     from ..results.frontier import frontier
 
     status = dataset["status"].values
@@ -95,13 +96,15 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
             **drift_facts(spec_of(dataset)),
             "baseline": found.baseline or None,
             "scenarios": [{"values": values, "baseline": beside} for values, beside in found.scenarios],
-            "cells": list(found.frame.iter_rows(named=True)),
+            "cells": plain_rows(found.frame),
         }
         if cadence is not None:
             facts["cadence"] = cadence_facts(cadence)
         if lost := not_recorded(dataset):
             facts["not_recorded"] = list(lost)
-        click.echo(json_document("sweep", facts))
+        for piece in document_pieces("sweep", facts):
+            click.echo(piece, nl=False)
+        click.echo()
     else:
         click.echo(str(found))
         if cadence is not None:

@@ -33,8 +33,9 @@ def command(store: Path, as_json: bool, as_csv: bool) -> int:
         if task_folders(store):
             return print_parts(store, as_json=as_json)
     if as_csv:
-        from ..results.cell_table import cells_frame
+        from ..results.cell_table import cells_frame, csv_pieces
 
-        click.echo(cells_frame(open_sweep(store)).write_csv(), nl=False)
+        for piece in csv_pieces(cells_frame(open_sweep(store))):
+            click.echo(piece, nl=False)
         return 0
     return print_result(open_sweep(store), store, as_json=as_json, content=content_of_folder(store))

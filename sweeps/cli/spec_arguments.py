@@ -46,7 +46,7 @@ def spec_from_arguments(
     """
     from ..spec.reading import read_spec_file, spec_from_sections
 
-    changes = {
+    changes: dict[str, Any] = {
         "base_changes": base_changes,
         "axis_changes": axis_changes,
         "top_changes": _top_changes(options),

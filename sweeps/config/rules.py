@@ -6,6 +6,8 @@ them. Refused is only what has no meaning.
 
 from __future__ import annotations
 
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import Finding
@@ -45,10 +47,18 @@ _MAY_BE_IDLE = (
 )
 
 
+_of_idle = attrgetter(*_MAY_BE_IDLE)
+
+
+@cache
+def _idle_defaults(kind: type[PipelineConfig]) -> tuple[Any, ...]:
+    """Return the defaults of those fields; looked up once, since a sweep asks for each of its cells."""
+    return tuple(kind.model_fields[name].default for name in _MAY_BE_IDLE)
+
+
 def without_effect(config: PipelineConfig) -> list[str]:
     """Name the fields off their default that have no effect beside the others."""
-    fields = type(config).model_fields
-    if all(getattr(config, name) == fields[name].default for name in _MAY_BE_IDLE):
+    if _of_idle(config) == _idle_defaults(type(config)):
         return []
     return [finding.field for finding in contradictions(config) if isinstance(finding, NoEffect)]
 

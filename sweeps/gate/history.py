@@ -251,7 +251,8 @@ def _slot_cause(run: GeneralRun) -> str:
 
 def _trainer_cause(run: GeneralRun) -> str:
     state = run.state
-    if state.training and state.prefetched < run.config.prefetch_batches:
-        # Beside a step the loop does not say which of the two is missing.
+    beside = state.training and state.prefetched < run.config.prefetch_batches
+    if state.settling or beside:
+        # The loop says it at the end of a settle, and beside a step not which of the two is missing.
         return ""
     return "busy" if state.training else TRAINER_CONSTRAINTS[int(state.trainer_cause)]

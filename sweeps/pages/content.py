@@ -17,7 +17,7 @@ from ..recommend.recommend import Recommendation, recommend
 from ..results.cadence import NEEDED
 from ..results.cells import cell_coordinates, cell_values, find_cell, not_recorded
 from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
-from ..results.frontier_table import MOST_SCENARIOS, distinct, worth_a_look
+from ..results.frontier_table import MOST_SCENARIOS, distinct, wished_for, worth_a_look
 from ..results.words import short_label
 from ..spec.carried import spec_of
 
@@ -152,7 +152,7 @@ def gather(
         found=found,
         best=best,
         shown=shown,
-        looked_at=_looked_at(found, shown, chosen),
+        looked_at=_looked_at(found, [part for _, part in scenarios], shown, chosen),
         reference=name,
         differences=differences,
         status=_counts(needed),
@@ -220,12 +220,12 @@ def _different(found: Frontier, rows: list[dict[str, Any]]) -> list[dict[str, An
     return list({tuple(row[name] for name in names): row for row in reversed(rows)}.values())[::-1]
 
 
-def _spread(rows: list[Any], most: int) -> list[Any]:
+def _spread(rows: Sequence[Any], most: int) -> list[Any]:
     """Keep so many rows, evenly along the frontier, both ends among them."""
     if len(rows) <= most:
-        return rows
+        return list(rows)
     if most < 2:
-        return rows[len(rows) // 2 :][:most]
+        return [rows[place] for place in range(len(rows) // 2, len(rows) // 2 + most)]
     places = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
     return [rows[place] for place in places]
 
@@ -241,9 +241,11 @@ def _labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     return labels
 
 
-def _looked_at(found: Frontier, shown: Sequence[Shown], chosen: Shown | None) -> tuple[Shown, ...]:
+def _looked_at(
+    found: Frontier, parts: Sequence[Frontier], shown: Sequence[Shown], chosen: Shown | None
+) -> tuple[Shown, ...]:
     cells = dict.fromkeys(
-        [*([chosen.cell] if chosen is not None else []), *(row["cell"] for _, row in worth_a_look(found))]
+        [*([chosen.cell] if chosen is not None else []), *(row["cell"] for _, row in wished_for(parts))]
     )
     by_cell = {one.cell: one for one in shown}
     picked = _other_runs(found, [by_cell[cell] for cell in cells if cell in by_cell])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..recommend.parts import worst_scenarios
 from ..recommend.text import bound_sentence, question
 from ..results.cells import GOODPUT, cell_coordinates, not_recorded, not_recorded_note
 from ..results.commands import Commands
@@ -146,10 +147,11 @@ def _scenarios(content: Content) -> list[str]:
     if not best.scenarios:
         return []
     lines = [f"{', '.join(best.scenario_axes)} is nobody's choice; the loss against the best of each value:"]
-    for one in best.scenarios:
+    shown, rest = worst_scenarios(best.scenarios)
+    for one in shown:
         loss = "none" if one.best.identical else percent_interval(one.loss, one.loss_low, one.loss_high)
         lines.append(f"{describe_settings(one.scenario)}: {loss}")
-    return lines
+    return [*lines, *([f"{rest:,} more, none with a larger loss."] if rest else [])]
 
 
 def _assumptions(content: Content) -> Sentences:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from ...kernels.errors import ConfigError, nearest
 from ..checks import RealNumber, WholeNumber, checked, mapping_of
@@ -81,6 +81,22 @@ def _meant(name: Any, presets: Mapping[str, Preset]) -> str:
     return nearest(plain or name, presets) or f"Known: {', '.join(presets)}."
 
 
+class _Asked(NamedTuple):
+    """A preset beside a workload, worked out once for its settings and its bound."""
+
+    preset: Preset
+    knobs: dict[str, Any]
+    own: dict[str, Any]
+    workload: Workload
+    rules: dict[str, Any]
+
+
+def _asked(name: str, fields: Mapping[str, Any]) -> _Asked:
+    preset, knobs, own = fields_and_knobs(name, fields)
+    workload = _workload(own)
+    return _Asked(preset, knobs, own, workload, preset.rules(workload, **knobs))
+
+
 def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration fields of a preset set beside some workload.
 
@@ -106,8 +122,11 @@ def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     >>> fields["limits"]
     [{'count': 'started', 'done': 'published', 'groups': 12}]
     """
-    preset, knobs, own = fields_and_knobs(name, fields)
-    workload = _workload(own)
+    return _settings(_asked(name, fields))
+
+
+def _settings(asked: _Asked) -> dict[str, Any]:
+    preset, _, own, workload, rules = asked
     common = {
         "batch_tokens": None,
         "batch_groups": workload.batch_groups,
@@ -115,7 +134,6 @@ def preset_settings(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         "max_queue_tokens": None,
         "stale_check": "never",
     }
-    rules = preset.rules(workload, **knobs)
     kept = {key: value for key, value in own.items() if not (key in preset.needs and key in rules)}
     return common | rules | kept
 
@@ -154,11 +172,13 @@ def preset_bound_kind(name: str, fields: Mapping[str, Any] = MappingProxyType({}
     >>> preset_bound_kind("areal"), preset_bound_kind("areal", {"max_head_offpolicyness": 1})
     ('hard', 'typical')
     """
-    preset, knobs, own = fields_and_knobs(name, fields)
-    workload = _workload(own)
+    return _bound_kind(_asked(name, fields))
+
+
+def _bound_kind(asked: _Asked) -> str:
+    preset, knobs, _, workload, rules = asked
     if preset.largest_lag(workload, **knobs) is None:
         return "none"
-    rules = preset.rules(workload, **knobs)
     batches = rules.get("sync_every_updates", 1) // rules.get("updates_per_batch", 1)
     budgets = [
         limit["groups"]
@@ -241,11 +261,12 @@ def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig
     >>> preset_config("tinker", max_steps_off_policy=3, stale_groups="requeue").max_policy_lag
     3
     """
-    settings = preset_settings(name, fields)
+    asked = _asked(name, fields)
+    settings = _settings(asked)
     # A measured drift must cover every lag, of which the preset may know more than its rules alone tell.
     drift = as_drift_law(settings.pop("drift", None))
     config = PipelineConfig(**settings)
-    config.remember_preset(find_preset(name).name, fields, preset_config, _proved_bound(name, fields))
+    config.remember_preset(asked.preset.name, fields, preset_config, _proved_bound(asked))
     return config if drift is None else with_drift(config, drift)
 
 
@@ -264,12 +285,11 @@ def with_drift(config: PipelineConfig, drift: DriftLaw) -> PipelineConfig:
     return made
 
 
-def _proved_bound(name: str, fields: Mapping[str, Any]) -> int | None:
+def _proved_bound(asked: _Asked) -> int | None:
     """Return a preset's bound of the lag, if it holds for every rollout and none of its rules is replaced."""
-    preset, knobs, own = fields_and_knobs(name, fields)
-    workload = _workload(own)
-    rules = {"stale_check": "never", "max_queue_tokens": None} | preset.rules(workload, **knobs)
+    preset, knobs, own, workload, _ = asked
+    rules = {"stale_check": "never", "max_queue_tokens": None} | asked.rules
     replaced = any(own[key] != rule for key, rule in rules.items() if key in own and key not in preset.needs)
-    if replaced or preset_bound_kind(name, fields) not in ("exact", "hard"):
+    if replaced or _bound_kind(asked) not in ("exact", "hard"):
         return None
     return preset.largest_lag(workload, **knobs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -215,16 +216,16 @@ def _loaded(choice: ModelChoice, seed: int) -> tuple[Any, Any, str]:
 def _one_reading() -> Iterator[None]:
     """Let a GGUF file be read once: its 50,000 words take seconds, and three readers ask for them."""
     try:
-        import gguf
+        gguf: Any = importlib.import_module("gguf")
     except ImportError:
         yield
         return
     reader = gguf.GGUFReader
-    gguf.GGUFReader = functools.cache(reader)  # type: ignore[misc, assignment]
+    gguf.GGUFReader = functools.cache(reader)
     try:
         yield
     finally:
-        gguf.GGUFReader = reader  # type: ignore[misc]
+        gguf.GGUFReader = reader
 
 
 def _prompt(tokenizer: Any, question: str) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..config.config import AXIS_FIELDS
-from ..results.cells import cell_values
+from ..results.cells import alone, cell_values
 from ..results.commands import Commands
 from ..results.frontier import THROUGHPUT
 from ..results.numbers import number, signed_percent
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FEW_SEEDS = 30  # what to ask for when there is no spread to plan with
 MOST_SEEDS = 100_000
 MOST_HALTED = 3
+MOST_TYPED = 64  # values of an axis that a command line may list
 SATURATED = 0.995  # share of time in which the trainer trains
 
 
@@ -216,6 +217,9 @@ def _edges(
         if not spec.design.is_grid:
             found.append(Doubt(f"{text} Give the sweep points beyond it, such as {number(beyond)}."))
             continue
+        if len(values) > MOST_TYPED:
+            found.append(Doubt(f"{text} Give the axis values beyond it, such as {number(beyond)}."))
+            continue
         found.append(Doubt(text, more.values(axis, [*(v.item() for v in values), beyond])))
     return found
 
@@ -224,7 +228,7 @@ def _is_saturated(ds: xarray.Dataset, table: ChoiceTable, row: int) -> bool:
     """Tell whether the trainer has no time left at the choice, so that no setting can make it train more."""
     if table.metric != THROUGHPUT or "trainer_utilization" not in ds:
         return False
-    return bool(np.nanmean(cell_values(ds, "trainer_utilization")[row]) >= SATURATED)
+    return bool(np.nanmean(cell_values(alone(ds, row), "trainer_utilization")[0]) >= SATURATED)
 
 
 def _halted(table: ChoiceTable, comparison: Comparison, ties: Sequence[Alternative]) -> list[Doubt]:
@@ -250,7 +254,8 @@ def _engines(ds: xarray.Dataset, table: ChoiceTable, comparison: Comparison, spe
     names = [name for name in METRIC_BY_NAME if name in ds and ds[name].dims[-1:] == ("seed",)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a mean of nothing is NaN
-        metrics = {name: float(np.nanmean(cell_values(ds, name)[row])) for name in names}
+        one = alone(ds, row)
+        metrics = {name: float(np.nanmean(cell_values(one, name)[0])) for name in names}
     return [Doubt(f"At the choice {remark}.") for remark in engine_remarks(config, metrics)]
 
 

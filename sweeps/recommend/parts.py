@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+
+MOST_REPORTS = 12  # scenarios that a text shows
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,18 @@ class ScenarioReport:
     loss: float
     loss_low: float
     loss_high: float
+
+
+def worst_scenarios(reports: Sequence[ScenarioReport]) -> tuple[list[ScenarioReport], int]:
+    """Keep the scenarios in which the choice loses most, in their order, and count the others.
+
+    A loss that is not known counts as large. A table of thousands is read by nobody.
+    """
+    if len(reports) <= MOST_REPORTS:
+        return list(reports), 0
+    losses = np.nan_to_num([report.loss for report in reports], nan=np.inf)
+    kept = np.sort(np.argsort(-losses, kind="stable")[:MOST_REPORTS])
+    return [reports[place] for place in kept.tolist()], len(reports) - MOST_REPORTS
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from ...kernels.intervals import mean_interval
 from ..checks import RealNumber, WholeNumber, checked, confidence_of, path_of, sweep_dataset, text_of
 from ..json_text import plain_data
 from ..results.cadence import default_objective
-from ..results.cells import GOODPUT, has_failures, recorded_values
+from ..results.cells import GOODPUT, alone, has_failures, read_once, recorded_values
 from ..results.drift_words import drift_words_of, is_measured, standing_of
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.shares import time_shares
@@ -179,6 +179,7 @@ def recommend(
     if store is not None:
         path_of("store", store)
     bounds = bounds_of(min_ess, max_lag, min_goodput)
+    read_once(ds, dict.fromkeys(("status", "updates", "stalled", objective, ESS)))
     table = choice_table(ds, objective, sense, bounds, scenarios, checked)
 
     candidates = candidates_of(table, table.admissible())
@@ -279,7 +280,8 @@ def _figures(ds: xarray.Dataset, row: int, confidence: float) -> dict[str, float
     always = (THROUGHPUT, "effective_tokens_per_second", ESS, "mean_lag", "seconds_per_update")
     names = (*always, GOODPUT) if has_failures(ds) else always
     beside = (*names, MAX_LAG, "updates", "trained_rollouts")
-    values = {name: recorded_values(ds, name)[row] for name in beside}
+    one = alone(ds, row)
+    values = {name: recorded_values(one, name)[0] for name in beside}
     for name in names:
         mean, half = mean_interval(values[name], confidence)
         figures[name], figures[f"{name}_half_width"] = float(mean), float(half)

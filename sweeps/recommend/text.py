@@ -9,6 +9,7 @@ from ..results.cells import GOODPUT
 from ..results.numbers import digits_for, fixed, missing, percent_interval, with_half_width
 from ..results.text import grid_with_settings, terminal_width, wrapped
 from ..results.words import CAUSES, describe_settings
+from .parts import worst_scenarios
 
 if TYPE_CHECKING:
     from .parts import Alternative, BoundReport
@@ -198,7 +199,8 @@ def _scenarios(result: Recommendation) -> str:
         return ""
     axes = list(result.scenario_axes)
     rows = []
-    for report in result.scenarios:
+    shown, rest = worst_scenarios(result.scenarios)
+    for report in shown:
         best = "the choice" if report.best.identical else describe_settings(report.best.settings)
         if missing(report.loss_low):
             verdict = f"{report.loss:.1%}"
@@ -212,7 +214,8 @@ def _scenarios(result: Recommendation) -> str:
         "value's own best is smallest."
     )
     table = grid_with_settings(axes, ["loss", "best there"], rows)
-    return wrapped(text) + "\n" + table
+    more = f"\nand {rest:,} more, none with a larger loss (--json: all of them)." if rest else ""
+    return wrapped(text) + "\n" + table + more
 
 
 def _doubts(result: Recommendation) -> str:

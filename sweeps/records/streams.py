@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ...kernels.errors import NO_VALUE, ConfigError
 
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_TO_SKIP = tuple(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))  # RFC 8878, 3.1.2
 FIRST_PIECE_BYTES = 2**20
 PIECE_BYTES = 8 * 2**20
 _LOOK_BYTES = 2**16
@@ -103,10 +104,12 @@ def unpacked_stream(stream: BinaryIO) -> BinaryIO:
     else:
         beginning = stream.read(4)
         joined = io.BufferedReader(_Joined(beginning, stream), 2**16)
-    packed = beginning.startswith((GZIP, ZSTANDARD))
+    # zstd's own programs put a frame to skip first, where a file can be sought in or was packed in parallel.
+    zstandard = beginning.startswith(ZSTANDARD) or beginning[:4] in _TO_SKIP
+    packed = beginning.startswith(GZIP) or zstandard
     if beginning.startswith(GZIP):
         joined = io.BufferedReader(gzip.GzipFile(fileobj=joined), 2**16)
-    elif beginning.startswith(ZSTANDARD):
+    elif zstandard:
         joined = io.BufferedReader(_Zstandard(joined), 2**16)
     return _Checked(joined, packed=packed)  # type: ignore[return-value]
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.intervals import mean_interval
 from ..checks import confidence_of, texts_of
 from ..runs.status import DONE, FAILED
-from .cells import cell_coordinates, cell_values
+from .cells import cell_coordinates, cell_values, read_once
 
 if TYPE_CHECKING:
     import polars
     import xarray
+
+ROWS_AT_ONCE = 2_000  # of what is printed: the text of all rows is several times as large as the frame
 
 
 def cells_frame(
@@ -54,6 +56,7 @@ def cells_frame(
     import polars as pl
 
     confidence = confidence_of(confidence)
+    read_once(ds, ("status",))
     names = _run_metrics(ds) if metrics is None else texts_of("metrics", metrics, "List names of metrics.")
     cells, axes = cell_coordinates(ds, numeric=True)
     status = ds["status"].transpose(..., "seed").values.reshape(len(cells), -1)
@@ -66,6 +69,37 @@ def cells_frame(
     for name in names:
         columns[name], columns[f"{name}_half_width"] = mean_interval(cell_values(ds, name), confidence)
     return pl.DataFrame({name: pl.Series(name, values) for name, values in columns.items()})
+
+
+def plain_rows(frame: polars.DataFrame) -> Iterator[list[dict[str, Any]]]:
+    """Give the rows of a frame for JSON, a list at a time: what is not finite becomes null.
+
+    Examples
+    --------
+    >>> import polars
+    >>> list(plain_rows(polars.DataFrame({"cell": [1, 2], "mean_lag": [0.5, float("inf")]})))
+    [[{'cell': 1, 'mean_lag': 0.5}, {'cell': 2, 'mean_lag': None}]]
+    """
+    import polars as pl
+    import polars.selectors as cs
+
+    floats = cs.float()
+    for part in frame.iter_slices(ROWS_AT_ONCE):
+        yield part.with_columns(pl.when(floats.is_finite()).then(floats)).rows(named=True)
+
+
+def csv_pieces(frame: polars.DataFrame) -> Iterator[str]:
+    """Write a frame as CSV, the header first, a piece at a time.
+
+    Examples
+    --------
+    >>> import polars
+    >>> "".join(csv_pieces(polars.DataFrame({"cell": [1, 2]})))
+    'cell\\n1\\n2\\n'
+    """
+    yield frame.clear().write_csv()
+    for part in frame.iter_slices(ROWS_AT_ONCE):
+        yield part.write_csv(include_header=False)
 
 
 def _run_metrics(ds: xarray.Dataset) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ probable error of a mean", Biometrika 6, 1908).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +48,23 @@ def cell_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     values = with_nan(metric, ds[metric].transpose(..., "seed").values)
     done = ds["status"].transpose(..., "seed").values == DONE
     return np.where(done, values, np.nan).reshape(-1, ds.sizes["seed"])
+
+
+def read_once(ds: xarray.Dataset, names: Iterable[str]) -> None:
+    """Read variables that are used several times; they stay in the dataset, as all that is read whole.
+
+    A stored variable is read, held against its digests and decoded anew at each use, unless it is held.
+    """
+    for name in names:
+        if name in ds.data_vars:
+            ds[name].load()
+
+
+def alone(ds: xarray.Dataset, row: int) -> xarray.Dataset:
+    """Return one cell of a dataset, by its row in cell order: of what is stored only its chunks are read."""
+    dims = [str(dim) for dim in ds["status"].dims if dim != "seed"]
+    places = np.unravel_index(row, [ds.sizes[dim] for dim in dims]) if dims else ()
+    return ds.isel({dim: [int(place)] for dim, place in zip(dims, places)})
 
 
 def recorded_values(ds: xarray.Dataset, metric: str) -> np.ndarray:

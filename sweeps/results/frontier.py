@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -27,11 +26,12 @@ from .cells import (
     halted_runs,
     has_failures,
     not_recorded,
+    read_once,
     recorded_values,
 )
 from .drift_words import standing_of
 from .frontier_table import frontier_text
-from .scenarios import Scenarios, scenario_axes, scenarios_of
+from .scenarios import Scenarios, rows_by_number, scenario_axes, scenarios_of
 
 if TYPE_CHECKING:
     import polars
@@ -81,29 +81,13 @@ class Frontier:
     scenarios: tuple[tuple[dict[str, Any], dict[str, Any] | None], ...] = ()
     drift: str = ""
 
-    def parts(self) -> list[tuple[dict[str, Any], Frontier]]:
+    def parts(self) -> Sequence[tuple[dict[str, Any], Frontier]]:
         """Return the frontier of each scenario, in the sweep's order, with the scenario's values.
 
-        The whole, without values, where there are no `scenarios`.
+        The whole, without values, where there are no `scenarios`. Of many scenarios only those are made that
+        are asked for.
         """
-        import polars as pl
-
-        if not self.scenarios:
-            return [({}, self)]
-        axes = tuple(name for name in self.axes if name not in self.scenario_axes)
-        found = []
-        for values, baseline in self.scenarios:
-            own = pl.all_horizontal(*(pl.col(name) == value for name, value in values.items()))
-            part = replace(
-                self,
-                frame=self.frame.filter(own),
-                axes=axes,
-                baseline=baseline,
-                scenario_axes=(),
-                scenarios=(),
-            )
-            found.append((values, part))
-        return found
+        return ScenarioParts(self) if self.scenarios else [({}, self)]
 
     @property
     def alone(self) -> bool:
@@ -124,6 +108,46 @@ class Frontier:
     def __str__(self) -> str:
 
         return frontier_text(self)
+
+
+class ScenarioParts(Sequence["tuple[dict[str, Any], Frontier]"]):
+    """The frontiers of the scenarios of a sweep, each made when it is looked at.
+
+    Parameters
+    ----------
+    whole : Frontier
+        Of all scenarios.
+    """
+
+    def __init__(self, whole: Frontier) -> None:
+        import polars as pl
+
+        self._whole = whole
+        axes = list(whole.scenario_axes)
+        known = pl.DataFrame(
+            [values for values, _ in whole.scenarios], schema=whole.frame.select(axes).schema
+        )
+        numbers = whole.frame.select(axes).join(
+            known.with_row_index("scenario"), on=axes, how="left", maintain_order="left"
+        )["scenario"]
+        self._rows = rows_by_number(numbers.to_numpy(), len(whole.scenarios))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[dict[str, Any], Frontier]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[tuple[dict[str, Any], Frontier]]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        whole = self._whole
+        values, baseline = whole.scenarios[place]
+        axes = tuple(name for name in whole.axes if name not in whole.scenario_axes)
+        frame = whole.frame[self._rows[place]]
+        part = replace(whole, frame=frame, axes=axes, baseline=baseline, scenario_axes=(), scenarios=())
+        return values, part
 
 
 SHOWN = (
@@ -170,33 +194,40 @@ def _averaged(
     return columns
 
 
-def baseline_row(
+def baseline_rows(
     ds: xarray.Dataset,
     metrics: tuple[str, ...],
-    confidence: float = 0.95,
-    at: Mapping[str, int] = MappingProxyType({}),
-) -> dict[str, float] | None:
-    """Average the sequential baseline that was run beside the cells; None if there is not exactly one.
+    confidence: float,
+    places: Sequence[Mapping[str, int]],
+) -> list[dict[str, float] | None]:
+    """Average the sequential baseline that was run beside the cells, at some places of the axes.
 
     A dataset keeps it in variables named ``baseline_<metric>``; it has one value a seed unless an axis
-    changes the sequential pipeline too: of such axes `at` gives the place.
+    changes the sequential pipeline too. None where there is no baseline, or not exactly one at a place.
+    All of it is read once, however many places there are.
     """
+    missing: list[dict[str, float] | None] = [None] * len(places)
     if "baseline_status" not in ds:
-        return None
+        return missing
     dims = [str(dim) for dim in ds["baseline_status"].dims if dim != "seed"]
-    if not set(dims) <= set(at):
-        return None
-    own = {dim: at[dim] for dim in dims}
-    done = ds["baseline_status"].isel(own).values == DONE
+    if not all(set(dims) <= set(at) for at in places):
+        return missing
+    shape = tuple(ds.sizes[dim] for dim in dims)
+
+    def values_of(name: str) -> np.ndarray:
+        return np.ascontiguousarray(ds[name].transpose(*dims, "seed").values.reshape(-1, ds.sizes["seed"]))
+
+    done = values_of("baseline_status") == DONE
     nothing = np.full(done.shape, np.nan)
 
     def read(name: str) -> np.ndarray:
         stored = f"baseline_{name}"
-        values = nothing if stored in not_recorded(ds) else with_nan(name, ds[stored].isel(own).values)
-        return np.where(done, values, np.nan)[None]
+        values = nothing if stored in not_recorded(ds) else with_nan(name, values_of(stored))
+        return np.where(done, values, np.nan)
 
-    row = {name: float(column[0]) for name, column in _averaged(read, metrics, confidence).items()}
-    return {**row, "runs": float(done.sum())}
+    columns = {**_averaged(read, metrics, confidence), "runs": done.sum(axis=1).astype(np.float64)}
+    rows = [int(np.ravel_multi_index([at[dim] for dim in dims], shape)) if dims else 0 for at in places]
+    return [{name: float(column[row]) for name, column in columns.items()} for row in rows]
 
 
 def _beside(
@@ -205,12 +236,11 @@ def _beside(
     """Return each scenario's values with the baseline beside it."""
     dims = [str(dim) for dim in ds["status"].dims if dim != "seed"]
     shape = [ds.sizes[dim] for dim in dims]
-    pairs = []
-    for values, rows in zip(found.values, found.rows()):
-        places = dict(zip(dims, map(int, np.unravel_index(rows[0], shape)))) if dims else {}
-        at = {dim: place for dim, place in places.items() if dim in found.axes}
-        pairs.append((values, baseline_row(ds, metrics, confidence, at)))
-    return tuple(pairs)
+    places = []
+    for rows in found.rows():
+        at = dict(zip(dims, map(int, np.unravel_index(rows[0], shape)))) if dims else {}
+        places.append({dim: place for dim, place in at.items() if dim in found.axes})
+    return tuple(zip(found.values, baseline_rows(ds, metrics, confidence, places)))
 
 
 def baseline_values(ds: xarray.Dataset, metric: str, rows: Sequence[int]) -> np.ndarray | None:
@@ -272,6 +302,7 @@ def frontier(
     spec = spec_of(ds)
     text_of("throughput", throughput, "Name a metric.")
     text_of("ess", ess, "Name a metric.")
+    read_once(ds, ("status", "updates", "stalled"))
     failing = (GOODPUT,) if has_failures(ds) else ()
     metrics = tuple(dict.fromkeys((throughput, ess, *SHOWN, *failing)))
     columns = _cell_table(ds, metrics, (throughput, ess), confidence)
@@ -289,7 +320,7 @@ def frontier(
         confidence,
         spec.base.drift_per_version,
         ds.sizes["seed"],
-        baseline_row(ds, metrics, confidence),
+        baseline_rows(ds, metrics, confidence, [{}])[0],
         spec.is_level_1,
         found.axes,
         _beside(ds, found, metrics, confidence) if found.compare else (),

@@ -6,6 +6,7 @@ per batch stand beside it, since a small batch flatters an ESS.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .cells import GOODPUT
@@ -103,7 +104,12 @@ def worth_a_look(result: Frontier) -> list[tuple[str, dict[str, Any]]]:
     list of (wish, row)
         Wish by wish, of each scenario; a wish that no cell fulfils is left out.
     """
-    by_scenario = [dict(_wishes(part)) for _, part in result.parts()]
+    return wished_for([part for _, part in result.parts()])
+
+
+def wished_for(parts: Iterable[Frontier]) -> list[tuple[str, dict[str, Any]]]:
+    """Pick the cells that answer common wishes of some scenarios, as :func:`worth_a_look` does of all."""
+    by_scenario = [dict(_wishes(part)) for part in parts]
     wishes = dict.fromkeys(wish for found in by_scenario for wish in found)
     return [(wish, found[wish]) for wish in wishes for found in by_scenario if wish in found]
 
@@ -223,7 +229,8 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
         f"ESS: expected normalized ESS at {result.drift}."
         + (" The lag limit is enforced by discarding only." if result.level_1 else "")
     )
-    if any(part.baseline is not None for _, part in result.parts()):
+    beside = [baseline for _, baseline in result.scenarios] if result.scenarios else [result.baseline]
+    if any(baseline is not None for baseline in beside):
         sentences.append(
             "seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides)."
         )

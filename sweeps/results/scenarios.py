@@ -62,6 +62,18 @@ def numbered(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
     return order[inverse.reshape(-1)]
 
 
+def rows_by_number(numbers: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return the rows that have each number below `count`, rising.
+
+    Examples
+    --------
+    >>> [rows.tolist() for rows in rows_by_number(np.array([1, 0, 1]), 2)]
+    [[1], [0, 2]]
+    """
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.searchsorted(numbers[order], np.arange(1, count)))
+
+
 class Scenarios(NamedTuple):
     """The scenarios of a sweep's cells.
 
@@ -81,8 +93,7 @@ class Scenarios(NamedTuple):
 
     def rows(self) -> list[np.ndarray]:
         """Return the rows of the cells of each scenario, rising."""
-        order = np.argsort(self.numbers, kind="stable")
-        return np.split(order, np.searchsorted(self.numbers[order], np.arange(1, len(self.values))))
+        return rows_by_number(self.numbers, len(self.values))
 
     @property
     def compare(self) -> bool:

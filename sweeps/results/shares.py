@@ -13,7 +13,7 @@ import numpy as np
 
 from ...kernels.intervals import mean_interval
 from ..runs.status import DONE
-from .cells import not_recorded, recorded_values
+from .cells import alone, not_recorded, recorded_values
 from .words import CAUSES
 
 if TYPE_CHECKING:
@@ -43,7 +43,13 @@ def time_shares(ds: xarray.Dataset, rows: Sequence[int]) -> list[dict[str, dict[
         shares of one mapping sum to 1, or are NaN where nothing ran. A group is left out where the store
         was made without a part of it.
     """
-    read = lambda name: recorded_values(ds, name)[list(rows)]  # noqa: E731
+    cells = [alone(ds, int(row)) for row in rows]
+
+    def read(name: str) -> np.ndarray:
+        return np.concatenate([recorded_values(cell, name) for cell in cells])
+
+    if not cells:
+        return []
     return _without_lost(shares_of(read, set(ds.data_vars), len(rows)), not_recorded(ds))
 
 

@@ -109,6 +109,14 @@ class GeneralRun(Run):
             **self._new_rows(records.GENERAL_BATCH, records.GENERAL_TIMELINE, records.GENERAL_ROLLOUT),
         )
 
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take up saved arrays; a run that was saved by the work clock goes on by it."""
+        super().restore(arrays)
+        by_clock = np.isin(self.held.slots["phase"], (records.DECODING, records.OFF_CLOCK)).any()
+        if by_clock and self.parameters["moves_ends"][0]:
+            # Versions before the ends of rollouts were moved ran every publication that stops decoding so.
+            self.parameters["virtual_clock"], self.parameters["moves_ends"] = 1, 0
+
     def _clear(self) -> None:
         held, slots = self.held, self.config.rollout_workers
         counted = (held.histograms, held.slot_ticks, held.trainer_ticks, held.segment_starts)

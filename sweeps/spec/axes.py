@@ -11,6 +11,8 @@ import json
 import math
 import operator
 import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, SupportsIndex, get_args
@@ -334,6 +336,31 @@ def nearly(value: Any, known: Sequence[Any]) -> Any:
     return next((item for item in numbers if math.isclose(value, item, rel_tol=_ROUNDING)), value)
 
 
+def nearly_all(values: Sequence[Any], known: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what :func:`nearly` gives for each of some values, without a look at all known ones for each.
+
+    Examples
+    --------
+    >>> nearly_all([0.1 + 0.2, 0.31, 2.0, "a"], [0.3, 0.1, 2])
+    (0.3, 0.31, 2.0, 'a')
+    """
+    same = {item for item in known if isinstance(item, int | float)}
+    order = sorted((item, place) for place, item in enumerate(known) if isinstance(item, float))
+    numbers = [item for item, _ in order]
+
+    def one(value: Any) -> Any:
+        if not isinstance(value, float) or value in same:
+            return value
+        around = 2 * _ROUNDING * abs(value)
+        first, last = bisect_left(numbers, value - around), bisect_right(numbers, value + around)
+        close = [
+            (place, item) for item, place in order[first:last] if math.isclose(value, item, rel_tol=_ROUNDING)
+        ]
+        return min(close)[1] if close else value
+
+    return tuple(map(one, values))
+
+
 def between(low: float, high: float, steps: int) -> list[Any]:
     """Divide a span into equal steps: each value is the float nearest to the exact one.
 
@@ -409,6 +436,8 @@ def checked_axis(
 
 def plain(value: Any) -> Any:
     """Return a checked value as plain data for JSON or TOML; :func:`checked_value` reads it back."""
+    if type(value) in (int, float):  # most values of long axes
+        return value
     if isinstance(value, LengthLaw | DriftLaw):
         return value.to_dict(
             embed=True
@@ -426,6 +455,8 @@ def plain(value: Any) -> Any:
 
 def identity(value: Any) -> str:
     """Return what tells a value from others, as text: a law's table, not the words that made it."""
+    if type(value) in (int, float):
+        return repr(value)  # as json.dumps writes it, many times faster
     if isinstance(value, LengthLaw | SecondsLaw | DriftLaw):
         rows = getattr(value, "rows", None)
         content: Any = {"law": value.digest, "cut": bool(getattr(value, "cut_at_maximum", False))}
@@ -433,8 +464,6 @@ def identity(value: Any) -> str:
             content["rows"] = rows.digest
     else:
         content = value.identity if isinstance(value, SystemLabel) else plain(value)
-    if type(content) in (int, float):
-        return repr(content)  # as json.dumps writes it, many times faster
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
@@ -491,7 +520,8 @@ def coordinate(values: Sequence[Any]) -> np.ndarray:
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return np.array(values, dtype=np.float64)
     labels = [label(value) for value in values]
-    repeated = {text for text in labels if labels.count(text) > 1} if len(values) < 10_000 else set()
+    counts = Counter(labels) if len(values) < 10_000 else Counter()
+    repeated = {text for text, count in counts.items() if count > 1}
     for index, text in enumerate(labels):
         digest = getattr(values[index], "digest", None)
         if text in repeated and digest:

@@ -91,11 +91,14 @@ def check_law(spec: SweepSpec, stored_digest: str) -> None:
 
 @lru_cache(maxsize=16)
 def spec_from_text(text: str) -> SweepSpec:
-    """Read a spec back from :meth:`SweepSpec.to_json`; once per text, since building every cell takes time.
+    """Read a spec back from :meth:`SweepSpec.to_json`, once per text.
+
+    Its cells were checked before they ran, and are not built again. A configuration is checked when one is
+    asked for.
 
     Raises
     ------
     ConfigError
-        As for a new spec.
+        As for a new spec, but for cells with contradicting settings.
     """
-    return spec_from_sections(json.loads(text))
+    return spec_from_sections(json.loads(text), carried=True)

@@ -101,7 +101,7 @@ def configs_of(
     base: PipelineConfig, design: Design, cells: Sequence[int] | np.ndarray
 ) -> list[PipelineConfig]:
     """Build the configurations of some cells of a checked design."""
-    return [unchecked_config(base, design.settings(int(cell))) for cell in cells]
+    return [unchecked_config(base, settings) for settings in design.settings_of(cells)]
 
 
 def contradicting_cells(spec: SweepSpec) -> list[tuple[str, Finding]]:
@@ -111,9 +111,10 @@ def contradicting_cells(spec: SweepSpec) -> list[tuple[str, Finding]]:
     """
     found = []
     idle: set[str] | None = None
-    for cell in _cells_that_differ(spec):
+    cells = _cells_that_differ(spec)
+    for cell, settings in zip(cells, spec.design.settings_of(cells)):
         try:
-            made, left_out = _config_and_idle(spec.base, spec.design.settings(int(cell)))
+            made, left_out = _config_and_idle(spec.base, settings)
             wrong = contradictions(made)
             idle = left_out if idle is None else idle & left_out
         except ConfigError as error:  # a preset's own rules

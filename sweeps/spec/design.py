@@ -9,7 +9,7 @@ Latin hypercube and Sobol points are groups with several columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,21 @@ class Design:
         """Return the fields that a cell sets, with their values."""
         at = self.indices(cell)
         return {field_of_axis(name): values[at[dim]] for name, (dim, values) in self.columns.items()}
+
+    def settings_of(self, cells: Sequence[int] | np.ndarray) -> Iterator[dict[str, Any]]:
+        """Return the fields that each of some cells sets, with their values, one cell after another.
+
+        Examples
+        --------
+        >>> design = design_from_groups([{"max_lag": [1, 2]}, {"sync_cadence": [1, 2, 3]}])
+        >>> list(design.settings_of([0, 5])) == [design.settings(0), design.settings(5)]
+        True
+        """
+        places = np.asarray(cells, np.int64)
+        at = [along.tolist() for along in np.unravel_index(places, self.shape)] if self.dims else []
+        columns = [(field_of_axis(name), values, at[dim]) for name, (dim, values) in self.columns.items()]
+        for place in range(len(places)):
+            yield {field: values[along[place]] for field, values, along in columns}
 
     def broadcast(self, dim: int, along: np.ndarray) -> np.ndarray:
         """Return an array along one dimension the shape that broadcasts over the cells."""

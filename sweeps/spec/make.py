@@ -32,6 +32,7 @@ def make_spec(
     windows: int | None = None,
     custom: CustomIdentity | None = None,
     where: str = "axes",
+    carried: bool = False,
 ) -> SweepSpec:
     """Build and check a spec; nothing is left to be found out later.
 
@@ -42,6 +43,9 @@ def make_spec(
         Axis -> values or a range; several mappings are groups, zipped inside and crossed with each other.
     seeds : int or iterable of int
         A number n means ``base.seed`` … ``base.seed + n - 1``.
+    carried : bool
+        It is the spec of a result, whose cells were checked before they ran: they are not built again, which
+        would take longer than the reading of a large store.
 
     Raises
     ------
@@ -78,7 +82,9 @@ def make_spec(
         custom=custom,
     )
     _check_custom(spec)
-    _check_cells(spec)
+    _check_excluded(spec)
+    if not carried:
+        _check_cells(spec)
     if windows is not None:
         spec = spec.replace(windows=checked_windows(spec))
     if until is not None:
@@ -124,12 +130,16 @@ def _check_custom(spec: SweepSpec) -> None:
         raise ConfigError("metrics.name", "must not be the name of an axis", min(taken), "Rename it.")
 
 
-def _check_cells(spec: SweepSpec) -> None:
-    """Build every cell's configuration once, so that contradictions come up before anything runs."""
+def _check_excluded(spec: SweepSpec) -> None:
+    """Refuse a spec of which the constraints leave nothing."""
     if spec.design.size and spec.excluded.all():
         raise ConfigError(
             "constraints", "must leave at least one cell", list(spec.constraints), "Loosen them."
         )
+
+
+def _check_cells(spec: SweepSpec) -> None:
+    """Build every cell's configuration once, so that contradictions come up before anything runs."""
     found = contradicting_cells(spec)
     if found:
         findings = [

@@ -77,6 +77,7 @@ def spec_from_sections(
     base_changes: Mapping[str, Any] | None = None,
     axis_changes: Mapping[str, Any] | None = None,
     top_changes: Mapping[str, Any] | None = None,
+    carried: bool = False,
 ) -> SweepSpec:
     """Build a spec from the sections of a file.
 
@@ -88,6 +89,8 @@ def spec_from_sections(
         Where relative paths of length files start.
     base_changes, axis_changes, top_changes : mapping, optional
         What the command line puts in the place of the file's base fields, axes and top keys.
+    carried : bool
+        As for :func:`.make.make_spec`.
 
     Raises
     ------
@@ -114,6 +117,7 @@ def spec_from_sections(
         until=top.get("until"),
         windows=top.get("windows"),
         custom=CustomIdentity.from_plain(top[CUSTOM]) if CUSTOM in top else None,
+        carried=carried,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def read_seeds(seeds: Any, first: int = 0) -> tuple[int, ...]:
         if not values:
             raise ConfigError("seeds", "must have at least one seed", list(values), "Give seeds = 100.")
         if len(set(values)) < len(values):
-            repeated = next(seed for index, seed in enumerate(values) if seed in values[:index])
+            repeated = next(seed for seed, count in Counter(values).items() if count > 1)
             raise ConfigError("seeds", "must not repeat a seed", repeated, "Give each seed once.")
         return values
     count = _whole(seeds)

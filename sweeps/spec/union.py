@@ -6,17 +6,19 @@ store has come first, in its order, so nothing that is done changes its place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ...kernels.errors import StoreError
 from ..config.config import PipelineConfig
-from .axes import field_of_axis, identity, is_field, label, nearly
+from .axes import field_of_axis, identity, is_field, label, nearly_all
 from .design import Design, design_from_groups
 from .seeds import seeds_to_plain
 from .spec import SweepSpec
 from .windows import windows_of
 
+_MOST_NAMED = 12  # values in the line that says what is added
 _KEEP = ("constraints", "baseline", "masks", "tables", "until", "windows")
 
 
@@ -38,7 +40,8 @@ def union_spec(stored: SweepSpec, asked: SweepSpec, folder: Path) -> SweepSpec:
             "Ways out: leave out --store, and the changed sweep gets a folder of its own; "
             "name a new folder with --store; or take the store's settings (spec.toml in it)."
         )
-    seeds = (*stored.seeds, *(seed for seed in asked.seeds if seed not in set(stored.seeds)))
+    known = set(stored.seeds)
+    seeds = (*stored.seeds, *(seed for seed in asked.seeds if seed not in known))
     return stored.replace(design=_union_design(stored, asked), seeds=seeds)
 
 
@@ -111,7 +114,7 @@ def _shown(value: Any) -> str:
 def _with_stored_values(stored: SweepSpec, asked: SweepSpec) -> Design:
     """Take a number that is asked for the store's where the two differ by rounding alone."""
     columns = {
-        name: tuple(nearly(value, _old_or_base(stored, name)) for value in values)
+        name: nearly_all(values, _old_or_base(stored, name))
         for name, (_, values) in asked.design.columns.items()
     }
     if all(columns[name] == values for name, (_, values) in asked.design.columns.items()):
@@ -151,6 +154,12 @@ def _merged(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*old, *(value for value in new if identity(value) not in known))
 
 
+def _listed(values: Sequence[Any]) -> str:
+    """Name values in a line, the first of many."""
+    more = f" and {len(values) - _MOST_NAMED:,} more" if len(values) > _MOST_NAMED else ""
+    return ", ".join(label(value) for value in values[:_MOST_NAMED]) + more
+
+
 def added(stored: SweepSpec, union: SweepSpec) -> str:
     """Say what a union adds to what is stored, in one line."""
     parts = []
@@ -158,9 +167,9 @@ def added(stored: SweepSpec, union: SweepSpec) -> str:
         column = stored.design.columns.get(name)
         known = {identity(value) for value in column[1]} if column else set()
         if column is None:
-            parts.append(f"axis {name}={', '.join(label(value) for value in values)}")
+            parts.append(f"axis {name}={_listed(values)}")
         elif union.design.is_grid and (fresh := [value for value in values if identity(value) not in known]):
-            parts.append(f"{name}={', '.join(label(value) for value in fresh)}")
+            parts.append(f"{name}={_listed(fresh)}")
     if not union.design.is_grid and union.design.size > stored.design.size:
         parts.append(f"{union.design.size - stored.design.size} points")
     more = union.seeds[len(stored.seeds) :]

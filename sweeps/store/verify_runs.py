@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import StoreError
+from ...kernels.errors import ConfigError, StoreError
 from ..execute.plan import CELLS, Part, guessed_run_seconds
 from ..execute.progress import Progress
 from ..execute.threads import run_units
@@ -72,6 +72,7 @@ def run_again(
     from ..execute.work import recording
 
     lock = threading.Lock()
+    chosen = [(part, unit, _of_sound_cells(store, part, unit, mask, report)) for part, unit, mask in chosen]
 
     def works() -> Iterator[UnitWork]:
         for part, unit, mask in chosen:
@@ -98,6 +99,26 @@ def run_again(
         )
     finally:
         progress.end()
+
+
+def _of_sound_cells(
+    store: SweepStore, part: Part, unit: tuple[int, ...], mask: np.ndarray, report: VerifyReport
+) -> np.ndarray:
+    """Leave out runs of cells whose settings contradict each other: no loop gets such, and they are told.
+
+    The spec of a store is taken as checked when it was made; only what is to run again is built here.
+    """
+    kept = mask.copy()
+    places = part.layout.cells(unit)
+    asked = np.flatnonzero(mask.any(axis=1)) if part.name == CELLS else np.zeros(0, int)
+    for row in asked.tolist():
+        try:
+            store.spec.config(int(places[row]))
+        except ConfigError as error:
+            kept[row] = False
+            cell = int(part.cell_ids.reshape(-1)[places[row]])
+            report.add("spec", f"cell {cell}", f"contradicts itself: {str(error).splitlines()[0]}")
+    return kept
 
 
 def _compare(store: SweepStore, work: UnitWork, report: VerifyReport) -> None:

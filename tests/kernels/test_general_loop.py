@@ -388,3 +388,19 @@ def test_a_transfer_that_ends_as_the_next_begins_aborts_what_has_just_gone_on():
     assert moved.result().metrics == by_clock.result().metrics
     assert moved.result().metrics["syncs"] >= 20
     assert moved.result().metrics["mean_token_lag"] > 0
+
+
+@pytest.mark.parametrize("publication", ["pause", "abort"])
+def test_a_run_that_was_saved_by_the_work_clock_goes_on_by_it(publication):
+    # As versions did that knew no other way.
+    config = PipelineConfig(publication=publication, duration_seconds=60, sync_seconds=2.0)
+    saved = GeneralRun(config, timeline=True)
+    saved.parameters["moves_ends"], saved.parameters["virtual_clock"] = 0, 1
+    saved.advance(until_seconds=30.0)
+    assert np.isin(saved.held.slots["phase"], (at.DECODING, at.OFF_CLOCK)).any()
+    gone_on = GeneralRun.from_arrays(config, saved.arrays())
+    whole = GeneralRun(config, timeline=True)
+    for run in (gone_on, whole):
+        run.advance()
+    assert repr(gone_on.result().metrics) == repr(whole.result().metrics)
+    assert np.array_equal(gone_on.rows("timeline"), whole.rows("timeline"))

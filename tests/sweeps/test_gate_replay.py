@@ -129,3 +129,29 @@ def test_every_answer_is_the_kernels_under_the_rules_of_a_preset(name):
     assert seen["trained"] > 0
     assert seen["start: yes"] > 0
     assert seen["pop: yes"] > 0
+
+
+def test_a_settle_that_comes_back_for_room_has_not_said_yet_what_the_trainer_lacks():
+    # Groups are admitted nine at once: the kernel asks for records in the settle of a pop.
+    replay(
+        ls.PipelineConfig(
+            duration_seconds=90.0,
+            seed=1,
+            rollout_workers=4,
+            decode_tokens_per_second=50.0,
+            rollout_overhead_seconds=0.5,
+            response_length=ls.LengthLaw.lognormal(median=60.0, sigma=1.0, minimum=5, maximum=400),
+            max_queue_tokens=None,
+            batch_groups=3,
+            train_overhead_seconds=0.5,
+            train_tokens_per_second=400.0,
+            max_policy_lag=2,
+            sync_seconds=0.0,
+            publication="drain",
+            publication_blocks_trainer=True,
+            limits=[ls.Limit("started", "published", 9)],
+            admit="batch",
+            queue_order="started",
+            stale_check="never",
+        )
+    )

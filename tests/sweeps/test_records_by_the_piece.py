@@ -361,13 +361,15 @@ def test_gzip_and_zstandard_are_read_as_what_is_in_them(tmp_path):
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(content[:999]) + gzip.compress(content[999:]))
     packer = zstandard.ZstdCompressor()
     (tmp_path / "c.jsonl.zst").write_bytes(packer.compress(content[:999]) + packer.compress(content[999:]))
+    to_skip = b"\x5a\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"skip"
+    (tmp_path / "d.jsonl.zst").write_bytes(to_skip + packer.compress(content))
 
     reports = [validate_records(path) for path in sorted(tmp_path.iterdir())]
 
-    assert [report.records for report in reports] == [32, 32, 32]
+    assert [report.records for report in reports] == [32, 32, 32, 32]
     assert [report.as_dict() | {"file": ""} for report in reports[1:]] == [
         reports[0].as_dict() | {"file": ""}
-    ] * 2
+    ] * 3
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:40] + b"\x00\xff" + data[42:]])

@@ -1,0 +1,18 @@
+"""Places in arrays that are never negative, told to the compiler.
+
+Numba lets a negative index count from the end of an array, so each index of a signed type costs a test and a
+choice before its load. An unsigned one costs neither. Arithmetic stays in int64: Numba turns a mix of both
+kinds into a float.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._jit import jit
+
+
+@jit(inline=True, counted=False)
+def place(index):
+    """Turn an int64 index that is not negative into one without a test of its sign."""
+    return np.uint64(index)
