@@ -7,13 +7,13 @@ rules, it is that of each value's rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...kernels.errors import ConfigError
 from ..checks import RealNumber, checked
 from ..config.config import PipelineConfig
-from ..presets.registry import preset_lag_bound
+from ..presets.registry import all_presets, preset_config, preset_lag_bound, preset_settings
 from ..spec.axes import expand, field_of_axis, read_none
 from .gpus import AXES, Gpus
 from .lag_knob import LAG, lag_knob
@@ -40,6 +40,10 @@ class Axis:
         Axes that go along, value by value.
     factors : tuple of (float, float, float)
         Of an axis of GPUs: by how much each value makes its side longer; least, taken, most.
+    changes_work : bool
+        Whether its values change what a step trains.
+    updates : tuple of int
+        Updates of a step, value by value; empty where they are the run's own.
     """
 
     name: str
@@ -49,6 +53,8 @@ class Axis:
     own: int
     along: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     factors: tuple[tuple[float, float, float], ...] = ()
+    changes_work: bool = False
+    updates: tuple[int, ...] = ()
 
     def group(self, config: PipelineConfig, which: int = 1) -> dict[str, list[Any]]:
         """Return the axis as the sweep takes it, with what goes along.
@@ -84,11 +90,36 @@ def axes_around(config: PipelineConfig, setup: Setup, gpus: Gpus, axes: Mapping[
     """
     if not isinstance(axes, Mapping) or not axes:
         raise ConfigError("axes", "must name what would change", axes, "Write {'max_lag': [1, 2, 4]}.")
+    if "system" in axes:
+        rule = "is no axis around a log, whose run follows the rules of one system"
+        way_out = "Give a system's rules with --preset NAME, a call for each; lagsweep presets lists them."
+        raise ConfigError("system", rule, axes["system"], way_out)
     fixed = any(field_of_axis(name) == "rollout_workers" for name in axes if name not in (LAG, *AXES))
     return [
-        _of_gpus(gpus, name, values) if name in AXES else _axis(config, setup, name, values, fixed)
+        _of_gpus(gpus, name, values)
+        if name in AXES
+        else _with_work(config, _axis(config, setup, name, values, fixed))
         for name, values in axes.items()
     ]
+
+
+# What a step trains: the fields that say so. A step is a batch, however many updates it is cut into.
+_WORK = ("batch_tokens", "batch_groups", "group_size", "response_length")
+
+
+def _with_work(config: PipelineConfig, axis: Axis) -> Axis:
+    """Say whether an axis changes what a step trains: itself, or through the rules of its system."""
+    several: tuple[int, ...] = ()
+    changes = axis.column.partition(".")[0] in _WORK
+    if axis.column == "updates_per_batch":
+        several = tuple(int(value) for value in axis.inner)
+    elif axis.column.startswith("preset.") and config.preset is not None:
+        name, fields = config.preset
+        knob = axis.column.removeprefix("preset.")
+        rules = [preset_settings(name, {**fields, knob: value}) for value in axis.inner]
+        changes = any(one.get(field) != rules[0].get(field) for one in rules for field in _WORK)
+        several = tuple(int(one.get("updates_per_batch", config.updates_per_batch)) for one in rules)
+    return replace(axis, changes_work=changes, updates=several)
 
 
 def _of_gpus(gpus: Gpus, name: str, given: Any) -> Axis:
@@ -108,6 +139,7 @@ def _of_gpus(gpus: Gpus, name: str, given: Any) -> Axis:
     return Axis(name, name, tuple(values), tuple(values), place, factors=factors)
 
 
+PLAINEST = "areal"  # a system whose one knob is the lag
 NO_WORK = 1e-15  # a slowdown that no clock shows
 
 
@@ -152,9 +184,9 @@ def _lag(config: PipelineConfig, values: Any) -> Axis | None:
     """Return the axis of the lag by the knob that bounds it; None where the field itself does."""
     knob = lag_knob(config)
     if knob is None and config.stale_check == "never":
-        rule = "has no effect under the rules of this run, which no knob of its system lets run ahead"
-        way_out = "Give the rules of another with --preset; lagsweep presets lists them."
-        raise ConfigError(LAG, rule, list(values), way_out)
+        whose = config.preset[0] if config.preset else "this run"
+        rule = f"has no effect under the rules of this run: {whose} has no knob that lets it run ahead"
+        raise ConfigError(LAG, rule, list(values), _other_rules(config, list(values)))
     if knob is None or config.preset is None:
         return None
     name, by_lag = knob
@@ -170,6 +202,22 @@ def _lag(config: PipelineConfig, values: Any) -> Axis | None:
     inner = [by_lag.get(lag, fields.get(name)) for lag in wanted]
     inner[place] = fields.get(name, inner[place])
     return Axis(LAG, f"preset.{name}", tuple(wanted), tuple(inner), place)
+
+
+def _other_rules(config: PipelineConfig, lags: list[Any]) -> str:
+    """Name a system with a knob for these lags, of the same family if there is one."""
+    family = config.preset[0].partition("_")[0] if config.preset else ""
+    groups, size = config.batch_groups or 1, config.group_size
+    ahead = []
+    for name in all_presets():
+        knob = lag_knob(preset_config(name, batch_groups=groups, group_size=size))
+        if knob is not None and all(lag in knob[1] for lag in lags):
+            ahead.append(name)
+    if not ahead:
+        return "Give the rules of another with --preset, and lags that its knob can give."
+    # Of several: its own family's, then the one whose knob is the lag itself.
+    chosen = min(ahead, key=lambda name: (name.partition("_")[0] != family, name != PLAINEST))
+    return f"Give rules that have one: --preset {chosen} --axis {LAG}={','.join(map(str, lags))}."
 
 
 def _own(config: PipelineConfig, column: str) -> Any:

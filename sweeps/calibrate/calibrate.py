@@ -103,7 +103,7 @@ def calibrate(
     steps = read_log(log, framework, columns, units)
     if preset is not None:
         preset = text_of("preset", preset, "Name one that lagsweep presets lists.")
-    frame = usable(steps.frame)
+    frame = usable(steps.frame, steps.frameworks)
     first = fitted_steps(frame, share, fit_steps)
     records = read_responses(lengths)
     if other_sizes is not None and not isinstance(other_sizes, dict):
@@ -159,7 +159,7 @@ def _trained_on(logs: Mapping[Any, Any], own: Estimates, seed: int) -> dict[floa
     for gpus, log in logs.items():
         size = checked(RealNumber, "other_sizes", gpus, low=1e-6)
         steps = read_log(log, None, None, None)
-        frame = usable(steps.frame)
+        frame = usable(steps.frame, steps.frameworks)
         setup = setup_of(frame, None, {}, frameworks=steps.frameworks, holds=steps.holds)
         seconds[size] = _training(estimate(with_batch(frame, setup), setup, seed=seed), own.tokens)
     return seconds

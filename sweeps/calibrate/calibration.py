@@ -12,7 +12,7 @@ import polars
 from ...kernels.errors import Finding
 from ..config.config import PipelineConfig
 from .axes_around import axes_around
-from .backtest import HeldRow, missed
+from .backtest import HeldRow, missed, whole_log
 from .configuration import Values
 from .estimates import Estimates
 from .fits import Fit
@@ -87,8 +87,16 @@ class Calibration:
 
     @property
     def fits_log(self) -> bool | None:
-        """Whether the model meets the held steps; None where none were held."""
-        return not self.misses if self.tests else None
+        """Whether the model meets the held steps, and as it is the log's; None where none were held."""
+        if not self.tests:
+            return None
+        return not self.misses and not missed([self.as_logged], self.estimates, self.setup)
+
+    @property
+    def as_logged(self) -> HeldRow:
+        """The run as it is, its step held against all steps of the log that have its lengths."""
+        told = self.predictions["step_seconds"]
+        return whole_log(self.setup, self.estimates, self.values, told, self.steps, seed=self.seed)
 
     @property
     def held(self) -> int:

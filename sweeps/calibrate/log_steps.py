@@ -16,6 +16,7 @@ from ..checks import WholeNumber, checked, path_of
 from ..config.engine import Engine
 from ..logs.engine_log import EngineLog, read_engine_log
 from ..logs.engine_samples_fit import fit_engine_samples
+from ..logs.frameworks import shipped_frameworks
 from ..logs.lengths import LengthRecords, read_lengths
 from ..logs.log_findings import LogFinding
 from ..logs.sampled_engine import sampled_engine
@@ -137,8 +138,14 @@ def _one_run(frame: polars.DataFrame, source: str) -> tuple[polars.DataFrame, st
     return frame.filter(polars.col("run") == chosen), source, (found,)
 
 
-def usable(frame: polars.DataFrame) -> polars.DataFrame:
+def usable(frame: polars.DataFrame, frameworks: Sequence[str] = ()) -> polars.DataFrame:
     """Keep the steps that have a time.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    frameworks : sequence of str
+        Whose log it is.
 
     Raises
     ------
@@ -152,15 +159,34 @@ def usable(frame: polars.DataFrame) -> polars.DataFrame:
         raise ConfigError("log", rule, frame.columns, way_out)
     parts = ["wait_seconds", *TRAINER_PHASES]
     if not any(np.isfinite(column(frame, name)).any() for name in parts):
-        rule = "must be the trainer's: without its waits or its training a step tells neither"
         present = [name for name in WORDS if np.isfinite(column(frame, name)).any()]
-        way_out = "Give the trainer's log too, or name a column: --column training_seconds=NAME."
-        raise ConfigError("log", rule, ", ".join(present), way_out)
+        raise ConfigError("log", *_without_trainer(frameworks, parts, ", ".join(present)))
     kept = frame.filter(polars.Series(np.isfinite(seconds)))
     if len(kept) < FEWEST_STEPS:
         rule = f"must have at least {FEWEST_STEPS} steps with a time"
         raise ConfigError("log", rule, len(kept), "Let the run go on.")
     return kept
+
+
+def _without_trainer(frameworks: Sequence[str], parts: Sequence[str], present: str) -> tuple[str, str, str]:
+    """Return rule, value and way out for a log that has none of the trainer's parts of a step.
+
+    Some systems never write them; of others there is a log, or a newer one, that has them.
+    """
+    known = [shipped_frameworks()[name] for name in frameworks if name in shipped_frameworks()]
+    names = " and ".join(dict.fromkeys(one.title for one in known))
+    sources = [str(ways[0]) for one in known for name, ways in one.columns.items() if name in parts]
+    needs = "must have the trainer's waits or its training in seconds: without them a step tells neither"
+    own = "--column training_seconds=NAME"
+    if any(one.side for one in known):
+        return f"{needs}, and one of {names} has neither", present, f"Give the trainer's log too, or {own}."
+    if known and not sources:
+        way_out = f"Log such a time in the trainer yourself and name it: {own}."
+        return f"{needs}, and a log of {names} has no such column", present, way_out
+    if known:
+        shown = ", ".join(sources[:3])
+        return f"{needs}, and this one of {names} has neither", present, f"Give one with {shown}, or {own}."
+    return needs, present, f"Give the trainer's log too, or name a column: {own}."
 
 
 def fitted_steps(frame: polars.DataFrame, held: float, fit_steps: Any) -> int:

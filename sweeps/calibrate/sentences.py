@@ -28,6 +28,7 @@ CAUSES = {
 }
 WAITS = ("trainer_running_groups_seconds", "trainer_batch_seconds", "trainer_fetch_seconds")
 _BUSY = 0.8  # a share of busy slots below which generation is not what is short
+_PER_TOKEN = " per trained token"  # where an axis changes what a step trains
 _ALIKE = 0.005  # ends of a range this close are one figure
 _MOST_TIMES = 100.0  # a longer step than that many is only said to be longer
 # A change of an axis in words: with {new} and {own}.
@@ -144,20 +145,24 @@ def _of_axis(found: WhatIf, place: int) -> str:
     if _is_nothing(best):
         return f"{words} changes nothing"
     noun = AXES.get(axis.name, axis.name)
+    token = _PER_TOKEN if axis.changes_work else ""
     if all(one.saved.high < NOTHING for one in running):
-        return f"no other {noun} is faster: {words} {_saves(best)}"
+        return f"no other {noun} is faster{token}: {words} {_saves(best, token)}"
     if best.saved.high < NOTHING:
         # The range of another reaches to where it is faster: that it is not would be more than is known.
         best = max(running, key=lambda one: one.saved.high)
         words = _words(axis.name, best, own[axis.name], assumed)
     if best.saved.low < -_ALIKE:
-        words = f"whether another {noun} is faster the log does not tell: {words}"
-    return f"{words} {_saves(best)} at {_ess(best)}"
+        words = f"whether another {noun} is faster{token} the log does not tell: {words}"
+    return f"{words} {_saves(best, token)} at {_ess(best)}"
 
 
 def _effective(change: Change) -> float:
-    """Return what a cell trains in a second, as far as it still says something about the policy."""
-    return (change.ess.value if math.isfinite(change.ess.value) else 1.0) / change.step.value
+    """Return what a cell trains in a second, as far as it still says something about the policy.
+
+    In shares of what the run as it is trains: what is saved is of a trained token where work differs.
+    """
+    return (change.ess.value if math.isfinite(change.ess.value) else 1.0) / (1 - change.saved.value)
 
 
 def _is_assumed(found: WhatIf, name: str) -> bool:
@@ -199,17 +204,17 @@ def _value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _saves(change: Change) -> str:
-    """Say how much of a step is saved, as a range."""
+def _saves(change: Change, token: str = "") -> str:
+    """Say how much of a step, or of a token's seconds, is saved, as a range."""
     low, high = change.saved.low, change.saved.high
     stalls = ", and may stall" if change.may_stall else ""
     if low < -1:
-        return f"takes {times(1 - high, 1 - low)} times as long{stalls}"
+        return f"takes {times(1 - high, 1 - low)} times as long{token}{stalls}"
     if low >= 0 or abs(low) < _ALIKE:
-        return f"saves {percents(max(low, 0.0), high)}{stalls}"
+        return f"saves {percents(max(low, 0.0), high)}{token}{stalls}"
     if high <= 0 or abs(high) < _ALIKE:
-        return f"costs {percents(max(-high, 0.0), -low)}{stalls}"
-    return f"may cost {percents(-low, -low)} or save {percents(high, high)}{stalls}"
+        return f"costs {percents(max(-high, 0.0), -low)}{token}{stalls}"
+    return f"may cost {percents(-low, -low)} or save {percents(high, high)}{token}{stalls}"
 
 
 def percents(low: float, high: float) -> str:
@@ -252,19 +257,21 @@ def _ranged(span: Span, form: str) -> str:
 
 def what_if_table(found: WhatIf) -> tuple[list[str], list[list[str]]]:
     """Return the table of cells: header and rows."""
-    header = [*(axis.name for axis in found.axes), "step, s", "saves", "waits, %", "lag", "ESS"]
+    work = bool(found.other_work)
+    header = [*(axis.name for axis in found.axes), "step, s", *(["eff. tokens/s"] if work else [])]
+    header += ["saves a token" if work else "saves", "waits, %", "lag", "ESS"]
     rows = []
     for place, one in enumerate(found.changes):
         cells = [_value(value) for value in one.settings.values()]
         if one.stalled:
-            rows.append([*cells, "stalls", "", "", "", ""])
+            rows.append([*cells, "stalls", *([""] * (len(header) - len(cells) - 1))])
             continue
         saved = "as it is" if place == found.base else _range(one)
-        seconds = one.step
         rows.append(
             [
                 *cells,
-                figure(seconds.value) if seconds.identified else interval(seconds.low, seconds.high),
+                _amount(one.step),
+                *([_amount(one.effective)] if work else []),
                 saved,
                 _percent(one.wait_share),
                 _ranged(one.lag, ".2f"),
@@ -272,6 +279,10 @@ def what_if_table(found: WhatIf) -> tuple[list[str], list[list[str]]]:
             ]
         )
     return header, rows
+
+
+def _amount(span: Span) -> str:
+    return figure(span.value) if span.identified else interval(span.low, span.high)
 
 
 def _percent(span: Span) -> str:
@@ -295,6 +306,9 @@ def ess_note(found: WhatIf) -> str:
         if "drift_per_version" not in setup.given:
             note = ", which is assumed (--drift-per-version)."
     longer = any(one.saved.low < -1 for one in found.changes if not one.stalled)
+    if found.other_work:
+        names = " and ".join(found.other_work)
+        note += f" Saved are seconds of a trained token: steps of another {names} train other amounts."
     return drift + note + (" ×: as many times as long." if longer else "")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..engines.text import digits
 from ..results.text import grid, terminal_width, wrapped
+from .backtest import publication_beside
 from .phases import inside
 from .ranges import PREDICTED
 from .waits import is_material
@@ -180,10 +181,10 @@ def _published(found: Calibration) -> str:
 
 
 def doubts(found: Calibration) -> list[str]:
-    """Say plainly where the model does not meet the held steps; nothing where it does."""
+    """Say plainly where the model does not meet its log; nothing where it does."""
     misses = found.misses
     if not misses:
-        return []
+        return _off(found)
     told = "; ".join(
         f"{one.name}: measured {figure(one.measured)} {one.unit}, predicted "
         f"{figure(one.low)} to {figure(one.high)}"
@@ -191,7 +192,29 @@ def doubts(found: Calibration) -> list[str]:
     )
     return [
         "The model does not fit this log: do not trust what whatif says of it. On the held steps, which "
-        f"nothing was fitted on, it misses {told}."
+        f"nothing was fitted on, it misses {told}.",
+        *_off(found),
+    ]
+
+
+def _off(found: Calibration) -> list[str]:
+    """Say by how much the run as simulated misses the steps of its log; nothing where it meets them."""
+    own = found.as_logged
+    beside = publication_beside(found.setup, found.values)
+    if not own.outside > NOTHING * own.measured:
+        if not beside > NOTHING * own.measured:
+            return []
+        return [
+            f"A step of the log ends before its publication, {figure(beside)} s: its "
+            f"{figure(own.measured)} s are {figure(own.measured + beside)} s from step to step, "
+            "which is what is simulated."
+        ]
+    trust = " The model does not fit this log." if found.fits_log is False and not found.misses else ""
+    more = f", a publication of {figure(beside)} s aside" if beside > NOTHING * own.measured else ""
+    return [
+        f"As simulated the run misses its log: a step takes {figure(own.predicted)} s "
+        f"({interval(own.low, own.high)}){more}, in the log {figure(own.measured)} s, "
+        f"{own.outside / own.measured:.1%} beyond that range.{trust}"
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,13 +43,16 @@ class Change:
     step : Span
         Seconds of a step.
     saved : Span
-        The share of a step that it saves against the run as it is; below 0 where it costs.
+        The share of a step that it saves against the run as it is; below 0 where it costs. Where an axis
+        changes what a step trains, the share of a trained token's seconds.
     wait_share : Span
         Of a step that the trainer waits for rollouts or fetches them.
     lag : Span
         Versions.
     ess : Span
         Expected normalized effective sample size.
+    effective : Span
+        Effective tokens a second: those trained, times the ESS.
     stalled : bool
     may_stall : bool
         Whether it stalls at an end of what the log leaves open.
@@ -61,6 +64,7 @@ class Change:
     wait_share: Span
     lag: Span
     ess: Span
+    effective: Span
     stalled: bool
     may_stall: bool = False
 
@@ -95,12 +99,20 @@ class WhatIf:
         return self.changes[self.base]
 
     @property
+    def other_work(self) -> tuple[str, ...]:
+        """The axes that change what a step trains: with one, savings are those of a trained token."""
+        return tuple(axis.name for axis in self.axes if axis.changes_work)
+
+    @property
     def sentence(self) -> str:
         """What would change, in words."""
         return sentence(self)
 
     def frame(self) -> polars.DataFrame:
-        """Return a row a cell: settings, seconds of a step, what is saved, waits, lag, ESS, with ranges."""
+        """Return a row a cell: settings, seconds of a step, what is saved and the rest, with ranges.
+
+        ``saved_of`` says of what a share is saved: a step's seconds, or a trained token's.
+        """
         rows = [
             {
                 **{name: str(value) for name, value in one.settings.items()},
@@ -109,6 +121,8 @@ class WhatIf:
                 **_ranged("wait_share", one.wait_share),
                 **_ranged("lag", one.lag),
                 **_ranged("ess", one.ess),
+                **_ranged("effective_tokens_per_second", one.effective),
+                "saved_of": "trained token" if self.other_work else "step",
                 "stalled": one.stalled,
                 "may_stall": one.may_stall,
                 "as_it_is": place == self.base,
@@ -195,7 +209,7 @@ def _sweep(
     which: int = 1,
 ) -> xarray.Dataset:
     setup, step = calibration.setup, calibration.estimates.step.value
-    several = int(calibration.config.updates_per_batch)
+    several = max(_updates(calibration, axes))
     more = {
         "duration_seconds": min(HORIZON_SECONDS, 20 * step * STEPS),
         "stop_after_updates": STEPS * several,
@@ -213,8 +227,9 @@ def _told(
     at_ends: Sequence[tuple[End, xarray.Dataset]],
 ) -> WhatIf:
     shape = tuple(len(axis.values) for axis in axes)
-    several = int(calibration.config.updates_per_batch)
+    several = np.array(_updates(calibration, axes))
     base = int(np.ravel_multi_index([axis.own for axis in axes], shape))
+    other = np.array([number != base for number in _work_of(axes, shape)])
     middle = _cells(own, shape, several)
     ends = [(end, _cells(told, shape, several)) for end, told in at_ends]
 
@@ -222,7 +237,11 @@ def _told(
         return span_of(float(middle[name][place]), [(end, float(told[name][place])) for end, told in ends])
 
     def saved(told: Mapping[str, np.ndarray], place: int) -> float:
-        return float(1 - told["step"][place] / told["step"][base])
+        # Cells whose steps train the same are told apart by their steps, free of the noise of lengths.
+        work = told["tokens"][place] / told["tokens"][base] if other[place] else 1.0
+        return float(1 - told["step"][place] / told["step"][base] / work)
+
+    in_tokens = calibration.predictions["tokens_per_second"]
 
     changes = []
     for place in range(math.prod(shape)):
@@ -239,6 +258,7 @@ def _told(
                 wait_share=span("wait_share", place).at_most(1.0),
                 lag=span("lag", place),
                 ess=span("ess", place).at_most(1.0),
+                effective=_told_in_tokens(span("effective", place), in_tokens),
                 stalled=bool(middle["stalled"][place]),
                 may_stall=any(bool(told["stalled"][place]) for _, told in ends),
             )
@@ -249,16 +269,47 @@ def _told(
     return WhatIf(calibration, tuple(axes), base, tuple(changes), own, tuple(one for one in causes if one))
 
 
-def _cells(ds: xarray.Dataset, shape: Sequence[int], several: int) -> dict[str, np.ndarray]:
+def _told_in_tokens(span: Span, in_tokens: Span) -> Span:
+    """Leave open what is in tokens, where the run's own tokens are: lengths or the batch are assumed."""
+    return replace(in_tokens, value=span.value) if math.isinf(in_tokens.high) else span
+
+
+def _updates(calibration: Calibration, axes: Sequence[Axis]) -> list[int]:
+    """Return the updates of a step, by cell."""
+    own = int(calibration.config.updates_per_batch)
+    shape = tuple(len(axis.values) for axis in axes)
+    cells = []
+    for place in range(math.prod(shape)):
+        numbers = np.unravel_index(place, shape)
+        each = [axis.updates[number] for axis, number in zip(axes, numbers) if axis.updates]
+        cells.append(next((one for one in each if one != own), own))
+    return cells
+
+
+def _work_of(axes: Sequence[Axis], shape: tuple[int, ...]) -> list[int]:
+    """Return, by cell, the cell that has its settings on the axes that change what a step trains."""
+    cells = []
+    for place in range(math.prod(shape)):
+        numbers = np.unravel_index(place, shape)
+        kept = [number if axis.changes_work else axis.own for axis, number in zip(axes, numbers)]
+        cells.append(int(np.ravel_multi_index(kept, shape)))
+    return cells
+
+
+def _cells(ds: xarray.Dataset, shape: Sequence[int], several: np.ndarray) -> dict[str, np.ndarray]:
     """Return what is said of each cell, by name."""
     step = several * _mean(ds, "seconds_per_update", shape)
     idle = sum(_mean(ds, name, shape) for name in WAITS if name in ds)
     updates = _mean(ds, "updates", shape)
+    tokens = several * _mean(ds, "trained_tokens", shape) / np.maximum(updates, 1)
+    ess = _mean(ds, "mean_expected_normalized_ess", shape)
     return {
         "step": step,
+        "tokens": tokens,
+        "effective": tokens * ess / step,
         "wait_share": several * idle / np.maximum(updates, 1) / step,
         "lag": _mean(ds, "mean_rollout_lag", shape),
-        "ess": _mean(ds, "mean_expected_normalized_ess", shape),
+        "ess": ess,
         "stalled": ~(updates > 0) | (_mean(ds, "stalled", shape) > 0),
     }
 

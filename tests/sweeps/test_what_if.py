@@ -106,16 +106,81 @@ def test_a_lag_that_the_rules_do_not_know_is_refused_and_not_without_effect():
 def test_where_nothing_is_faster_it_says_so():
     _, log = known_run("skyrl", decode_tokens_per_second=200.0)
     found = ls.calibrate(log, preset="skyrl", **GIVEN)
-    told = ls.what_if(found, {"batch_groups": [8, 16]}, seeds=1)
+    told = ls.what_if(found, {"batch_groups": [4, 8]}, seeds=1)
 
     assert told.sentence.startswith("your trainer hardly waits; publications take 21%; ")
-    assert "no other batch is faster: batches of 16 groups" in told.sentence
-    assert "costs" in told.sentence
+    assert "no other batch is faster per trained token: batches of 4 groups" in told.sentence
+    assert re.search(r"costs \d+ (to \d+ )?% per trained token\.$", told.sentence)
+
+
+def test_batches_of_another_size_are_held_against_each_other_by_the_token():
+    """A step of twice the groups is longer, a token sooner: as two runs of the known settings."""
+    known, log = known_run("synchronous")
+    found = ls.calibrate(log, group_size=4, rollout_workers=known.rollout_workers)
+    told = ls.what_if(found, {"batch_groups": [8, 16]}, seeds=2)
+    own, twice = told.changes
+    steps = [
+        ls.simulate_pipeline(ls.preset_config("synchronous", **{
+            **known.preset[1], "batch_groups": groups, "stop_after_updates": 300,
+        }))
+        for groups in (8, 16)
+    ]  # fmt: skip
+    seconds = [run.seconds_per_update / (run.trained_tokens / run.updates) for run in steps]
+    truth = 1 - seconds[1] / seconds[0]
+
+    assert twice.step.low > own.step.high
+    assert truth > 0.05
+    assert twice.saved.low - 0.03 <= truth <= twice.saved.high + 0.03
+    assert "batches of 16 groups instead of 8 saves" in told.sentence
+    assert "per trained token at an ESS of" in told.sentence
+    rows = told.frame().to_dicts()
+    assert [row["saved_of"] for row in rows] == ["trained token"] * 2
+    gained = rows[1]["effective_tokens_per_second"] / rows[0]["effective_tokens_per_second"]
+    assert gained == pytest.approx(1 / (1 - twice.saved.value), rel=1e-6)
+    assert "eff. tokens/s" in repr(told)
+    assert "steps of another batch_groups train other amounts" in repr(told).replace("\n", " ")
+
+
+def test_updates_of_a_batch_are_counted_together():
+    """A batch that is trained in two updates is one step still: its seconds do not halve."""
+    _, log = known_run("synchronous")
+    told = ls.what_if(ls.calibrate(log, group_size=4), {"updates_per_batch": [1, 2]}, seeds=1)
+    own, twice = told.changes
+
+    assert told.other_work == ()
+    assert twice.step.value > 0.9 * own.step.value
+    assert twice.effective.value < 1.1 * own.effective.value
+
+
+@pytest.mark.parametrize(
+    ("preset", "way_out"), [(None, "--preset areal "), ("verl_one_step_off", "--preset verl_v1 ")]
+)
+def test_the_system_that_is_named_as_the_way_out_takes_the_axis(preset, way_out):
+    _, log = known_run("synchronous")
+    found = ls.calibrate(log, preset=preset, group_size=4)
+    with pytest.raises(ls.ConfigError) as raised:
+        ls.what_if(found, {"max_lag": [1, 2]})
+    (finding,) = raised.value.findings
+    assert f"{preset or 'synchronous'} has no knob" in finding.rule
+    assert way_out in finding.way_out
+
+    name, lags = re.search(r"--preset (\w+) --axis max_lag=([\d,]+)", finding.way_out).groups()
+    axis = {"max_lag": [int(lag) for lag in lags.split(",")]}
+    told = ls.what_if(ls.calibrate(log, preset=name, group_size=4), axis, seeds=1)
+    assert {1, 2} <= {one.settings["max_lag"] for one in told.changes}
+
+
+def test_a_lag_that_no_system_gives_names_none():
+    _, log = known_run("synchronous")
+    with pytest.raises(ls.ConfigError) as raised:
+        ls.what_if(ls.calibrate(log, group_size=4), {"max_lag": [500]})
+    assert "and lags that its knob can give" in raised.value.findings[0].way_out
 
 
 @pytest.mark.parametrize(
     ("axes", "field"),
-    [({}, "axes"), ({"max_lag": [500]}, "max_lag"), ({"nonsense": [1]}, "axes"),
+    [({}, "axes"), ({"max_lag": [500]}, "max_lag"), ({"system": ["areal"]}, "system"),
+     ({"nonsense": [1]}, "axes"),
      ({"rollout_workers": list(range(1, 400))}, "axes")],
 )  # fmt: skip
 def test_axes_that_cannot_be_are_refused(example, axes, field):

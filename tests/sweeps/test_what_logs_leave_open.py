@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.logged_runs import DATA, EXAMPLE, known_run
+from strategies.logged_runs import DATA, EXAMPLE, KNOWN, known_run
 
 import lagsweep as ls
 from lagsweep.sweeps.calibrate.fits import ends
+from lagsweep.sweeps.calibrate.phases import TRAINER_PHASES
 from lagsweep.sweeps.calibrate.ranges import End, span_of
 from lagsweep.sweeps.calibrate.sentences import percents, times
 from lagsweep.sweeps.calibrate.waits import fit_fetch, grain_of
 from lagsweep.sweeps.cli.main import main
+from lagsweep.sweeps.logs.frameworks import shipped_frameworks
 
 NAMED_ASYNC = DATA / "verl_separate_async.csv"
 HOSTED = DATA / "tinker_4b.csv"
@@ -225,3 +229,73 @@ def test_samples_of_an_engine_are_told_from_a_log_of_steps(tmp_path, capsys):
     assert code == 2
     assert "these are samples of an inference engine" in err
     assert "lagsweep engine fit --samples FILE" in err
+
+
+def _stepping(found, low, high):
+    """Return a calibration whose run takes so many seconds a step as it is."""
+    told = found.predictions["step_seconds"]
+    span = replace(told, value=(low + high) / 2, low=low, high=high)
+    return replace(found, predictions={**found.predictions, "step_seconds": span})
+
+
+@pytest.mark.parametrize(
+    ("below", "fits", "said"), [(0.0, True, False), (0.03, True, True), (0.07, False, True)]
+)
+def test_a_run_that_misses_the_steps_of_its_log_says_so_first(below, fits, said):
+    """A twentieth beyond the range is a remark, more than that is no fit."""
+    found = ls.calibrate(EXAMPLE, preset="verl_fully_async", batch_groups=32, **KNOWN)
+    measured = found.as_logged.measured
+    high = measured * (1 - below)
+    moved = _stepping(found, 0.95 * high, high)
+    first = ls.what_if(moved, {"max_lag": [2, 3]}, seeds=1).as_dict()["said"][0]
+
+    assert moved.as_logged.outside == pytest.approx(below * measured)
+    assert moved.fits_log is fits
+    assert first.startswith("As simulated the run misses its log: ") is said
+    assert (f"{below:.1%} beyond that range." in first) is said
+    assert ("The model does not fit this log." in first) is not fits
+
+
+def test_a_wide_interval_of_the_mean_does_not_hide_a_step_that_is_missed():
+    """As in a log whose evaluations, now and then, make the mean of few held steps uncertain."""
+    found = ls.calibrate(EXAMPLE, preset="verl_fully_async", batch_groups=32, **KNOWN)
+    step, *others = found.tests
+    wide = replace(step, measured=45.8, measured_low=40.0, measured_high=52.0, low=38.8, high=43.3)
+    within = replace(wide, low=38.8, high=43.8)
+
+    assert wide.beyond == 0
+    assert [one.name for one in replace(found, tests=(wide, *others)).misses] == ["step"]
+    assert replace(found, tests=(within, *others)).misses == ()
+
+
+_ORCHESTRATOR = DATA / "prime_rl_orchestrator.csv"
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "said"),
+    [
+        ("step,completions/mean_length,reward,step_time", "{0},200,1,30.{0}",
+         "a log of TRL has no such column"),
+        ("rollout/step,rollout/response_len/mean,perf/rollout_time,rollout/truncated_ratio",
+         "{0},2000,600.{0},0.01", "Give one with perf/train_wait_time"),
+        (None, None, "Give the trainer's log too"),
+    ],
+)  # fmt: skip
+def test_a_log_without_the_trainer_s_times_says_what_its_system_writes(header, row, said, tmp_path):
+    path = _ORCHESTRATOR
+    if header is not None:
+        path = tmp_path / "log.csv"
+        path.write_text("\n".join([header, *(row.format(step) for step in range(1, 40))]) + "\n")
+    with pytest.raises(ls.ConfigError, match="trainer's waits or its training in seconds") as raised:
+        ls.calibrate(path)
+    assert said in str(raised.value)
+
+
+def test_the_page_lists_the_systems_whose_logs_cannot_be_calibrated():
+    needed = ["wait_seconds", *TRAINER_PHASES]
+    without = [one for one in shipped_frameworks().values() if not set(needed) & set(one.columns)]
+    page = (Path(__file__).parents[2] / "docs" / "calibrate.md").read_text()
+    listed = page.split("## Logs that cannot be calibrated")[1].split("\n## ")[0]
+
+    assert [one.name for one in without] == ["trl"]
+    assert "| TRL |" in listed
