@@ -56,9 +56,9 @@ def cells_frame(
     import polars as pl
 
     confidence = confidence_of(confidence)
-    read_once(ds, ("status",))
     names = _run_metrics(ds) if metrics is None else texts_of("metrics", metrics, "List names of metrics.")
     cells, axes = cell_coordinates(ds, numeric=True)
+    read_once(ds, ("status",))
     status = ds["status"].transpose(..., "seed").values.reshape(len(cells), -1)
     columns: dict[str, np.ndarray] = {
         "cell": cells,

@@ -53,7 +53,7 @@ from .packs import BLOCK_BYTES, Slice, as_block, pack_name, packed, slice_of
 from .place import Place, beside, identity_of
 from .proof import ZARR_NAME, StoredVariable, digest_at
 from .recorded import UNRECORDED, unrecorded
-from .tables import TABLES_NAME, Digest, write_unit_tables
+from .tables import TABLES_NAME, Digest, remove_leftovers, write_unit_tables
 
 if TYPE_CHECKING:
     import polars
@@ -275,6 +275,9 @@ class SweepStore:
                 )
         if self.journal.damaged or not self.journal.records or self.journal.records[0]["kind"] != CREATED:
             self.journal.rewrite(self.place, self.living_lines())
+        # A worker that was killed while others went on may have left files that no resume will sweep.
+        self.files.sweep_leftovers()
+        remove_leftovers(self.folder)
         self.files.set_complete(True)
         self.journal.append({"kind": FINISHED, "fingerprint": self.spec.fingerprint})
 

@@ -142,8 +142,8 @@ def token_masks(
     Examples
     --------
     >>> from hypothesis import find
-    >>> find(token_masks(), lambda mask: mask.sum() == 2).tolist()
-    [[True, True]]
+    >>> find(token_masks(), lambda mask: mask.sum() == 1).tolist()
+    [[True]]
     """
     rows = draw(st.integers(1, one_whole("max_rollouts", max_rollouts, minimum=1, maximum=2**10)))
     width = draw(st.integers(1, one_whole("max_tokens", max_tokens, minimum=1, maximum=2**10)))

@@ -144,6 +144,24 @@ def test_leftovers_of_a_killed_write_are_removed(tmp_path, undisturbed):
     resume(folder, undisturbed)
 
 
+def test_what_a_worker_that_was_killed_left_beside_a_run_that_goes_on_is_removed(tmp_path, undisturbed):
+    folder = tmp_path / "sweep"
+
+    class LeaveSomething(Count):
+        def advance(self, runs):
+            super().advance(runs)
+            for beside in (folder / "cells.zarr/updates/c/0/0", folder / "tables/batches"):
+                beside.mkdir(parents=True, exist_ok=True)
+                (beside / "1.0123456789abcdef.partial").write_bytes(b"torn")
+
+    left = LeaveSomething()
+    run_into_store(SPEC, folder, unit_runs=UNIT_RUNS, progress=left)
+
+    assert left.runs > 0
+    assert tree(folder) == undisturbed
+    assert verify_store(folder).findings == []
+
+
 def test_stopped_by_a_signal_what_is_finished_is_kept(tmp_path, undisturbed):
     cancel = threading.Event()
 
