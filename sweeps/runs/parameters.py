@@ -82,7 +82,8 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
     stops = publication in ("pause", "abort")
     takes_turns = not config.generation_while_training or config.evaluation_stops_generation
     # A failure may end a transfer early, after the ends of rollouts were moved by the whole of it.
-    virtual = config.engine is not None or slows_down or takes_turns or slow_rate < FULL_RATE
+    cut_short = stops and config.has_failures
+    virtual = config.engine is not None or slows_down or takes_turns or cut_short or slow_rate < FULL_RATE
     slot_bits = max(1, (config.rollout_workers - 1).bit_length())
     return {
         "sequential": sequential,
@@ -104,8 +105,8 @@ def _rules(config: PipelineConfig) -> dict[str, int | bool]:
         "law_minimum": law.minimum,
         "law_maximum": law.maximum,
         "overhead_ticks": ticks(config.rollout_overhead_seconds),
-        "virtual_clock": virtual or (stops and config.has_failures),
-        "moves_ends": stops and not virtual and not config.has_failures,
+        "virtual_clock": virtual,
+        "moves_ends": stops and not virtual,
         "work_unit": FULL_RATE if slows_down else 1,
         "slow_train_rate": slow_rate,
         "prompt_tokens": config.prompt_tokens,
