@@ -239,6 +239,11 @@ def jit(
     return decorate(args[0]) if args else decorate
 
 
+def kernels_are_compiled() -> bool:
+    """Tell whether kernels are compiled in this process, or run as the plain Python that they are."""
+    return not numba_config.DISABLE_JIT  # type: ignore[attr-defined]
+
+
 def code_is_kept(kernel: Any) -> bool:
     """Tell whether a kernel's machine code is in the cache, or nothing is compiled at all.
 

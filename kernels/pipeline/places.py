@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._jit import jit
+from .._jit import jit, kernels_are_compiled
 
 
-@jit(inline=True, counted=False)
-def place(index):
+def _unsigned(index):
     """Turn an int64 index that is not negative into one without a test of its sign."""
     return np.uint64(index)
+
+
+def _as_it_is(index):
+    """Leave an index alone: to plain Python an unsigned one is only slower."""
+    return index
+
+
+place = jit(inline=True, counted=False)(_unsigned) if kernels_are_compiled() else _as_it_is
