@@ -172,7 +172,7 @@ def notes(rows: Rows, workload: str, drift: str, confidence: float) -> list[str]
     """Say what the tables mean and rest on (`drift`, by :func:`drift_of`), a paragraph each."""
     return [
         workload,
-        f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']} seeds"
+        f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']:,} seeds"
         f"{_no_interval(rows)}. ESS is the expected normalized ESS of a batch at {drift}; "
         "effective tokens are tokens times it.",
         "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "

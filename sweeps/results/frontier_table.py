@@ -227,7 +227,7 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
         sentences.append(f"The fastest {most} are shown.")
     if result.seeds > 1:
         sentences.append(
-            f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds"
+            f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds:,} seeds"
             f"{'; a mean without it is equal in all of them' if _has_equal_seeds(result) else ''}."
         )
     else:
