@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..results.drift_words import drift_words
 from ..results.text import grid, terminal_width, wrapped
 from .lag_knob import LAG
+from .same_runs import same_runs
 from .text import NOTHING, doubts, figure, interval, published_share
 
 if TYPE_CHECKING:
@@ -315,7 +316,7 @@ def ess_note(found: WhatIf) -> str:
 def what_if_said(found: WhatIf) -> list[str]:
     """Return what is said first: that the model does not fit, where it does not, and what would change."""
     said = found.sentence
-    return [*doubts(found.calibration), said[0].upper() + said[1:]]
+    return [*doubts(found.calibration), said[0].upper() + said[1:], *same_runs(found)]
 
 
 def what_if_text(found: WhatIf) -> str:

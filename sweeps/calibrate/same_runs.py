@@ -1,0 +1,108 @@
+"""Values of an axis around a run that give the very same runs, and why: a limit that does not bind.
+
+Rows of a table that are alike may be so by chance, or because what differs never takes effect. Which it is
+shows in the simulated runs: where no figure of any seed differs, no rule has ever looked at the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .lag_knob import LAG
+
+if TYPE_CHECKING:
+    from .what_if import WhatIf
+
+_FIGURES = (
+    "updates",
+    "trained_tokens",
+    "seconds_per_update",
+    "mean_rollout_lag",
+    "mean_expected_normalized_ess",
+    "discarded_tokens",
+)
+_LIMITS = {
+    LAG: "the lag limit",
+    "max_policy_lag": "the lag limit",
+    "queue_cap": "the queue cap",
+    "max_queue_tokens": "the queue cap",
+    "max_queue_groups": "the queue cap",
+    "max_running_groups": "the limit of running groups",
+    "rollout_workers": "the number of slots",
+}
+
+
+def same_runs(found: WhatIf) -> list[str]:
+    """Say of each axis which of its values give the same runs, figure for figure and at every seed.
+
+    Parameters
+    ----------
+    found : WhatIf
+
+    Returns
+    -------
+    list of str
+        A sentence for each group of such values; none where all values differ.
+    """
+    shape = tuple(len(axis.values) for axis in found.axes)
+    runs = _runs(found, shape)
+    said = []
+    for place, axis in enumerate(found.axes):
+        # The axis first, then all combinations of the others with their runs.
+        along = np.moveaxis(runs, place, 0).reshape(shape[place], -1)
+        own = np.moveaxis(runs, place, 0)[(slice(None), *_own(found, place))].reshape(shape[place], -1)
+        everywhere = _groups(along)
+        groups = [(group, "") for group in everywhere]
+        beside = ", with the rest as it is"
+        groups += [(group, beside) for group in _groups(own) if group not in everywhere and len(shape) > 1]
+        for group, where in groups:
+            values = _listed([axis.values[number] for number in group])
+            limit = _LIMITS.get(axis.name) or _LIMITS.get(axis.column)
+            why = f": {limit} does not bind there" if limit else ""
+            said.append(f"{axis.name} = {values} give the very same runs{where}{why}.")
+    return said
+
+
+def _own(found: WhatIf, place: int) -> tuple[int, ...]:
+    return tuple(axis.own for number, axis in enumerate(found.axes) if number != place)
+
+
+def _runs(found: WhatIf, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the figures of every cell's runs: (one dimension an axis, then seeds × figures)."""
+    ds = found.dataset
+    columns = [
+        ds[name].transpose(..., "seed").values.astype(np.float64).reshape(*shape, -1)
+        for name in _FIGURES
+        if name in ds
+    ]
+    return np.concatenate(columns, axis=-1)
+
+
+def _groups(runs: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the rows that are equal to others, in groups of two or more."""
+    groups: dict[bytes, list[int]] = {}
+    for number, row in enumerate(runs):
+        groups.setdefault(np.ascontiguousarray(row).tobytes(), []).append(number)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def _listed(values: Sequence[Any]) -> str:
+    """Write values with their thousands apart.
+
+    Examples
+    --------
+    >>> _listed([4, 1000, None])
+    '4, 1,000 and none'
+    """
+    texts = [
+        "none"
+        if one is None
+        else f"{one:,}"
+        if isinstance(one, int) and not isinstance(one, bool)
+        else str(one)
+        for one in values
+    ]
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
