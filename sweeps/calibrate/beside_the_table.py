@@ -1,4 +1,4 @@
-"""Values of an axis around a run that give the very same runs, and why: a limit that does not bind.
+"""What a table of what-ifs leaves unsaid: limits that do not bind, and the rollouts at once beside an axis.
 
 Rows of a table that are alike may be so by chance, or because what differs never takes effect. Which it is
 shows in the simulated runs: where no figure of any seed differs, no rule has ever looked at the limit.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .axes_around import SLOTS_FIELD
 from .lag_knob import LAG
 
 if TYPE_CHECKING:
@@ -64,6 +65,24 @@ def same_runs(found: WhatIf) -> list[str]:
             why = f": {limit} does not bind there" if limit else ""
             said.append(f"{axis.name} = {values} give the very same runs{where}{why}.")
     return said
+
+
+def slots_note(found: WhatIf) -> str:
+    """Say how many rollouts run at once at each value of an axis that they follow; empty where none does.
+
+    Parameters
+    ----------
+    found : WhatIf
+    """
+    for axis in found.axes:
+        if slots := axis.along.get(SLOTS_FIELD):
+            own = f"; {slots[axis.own]:,} for all of them, and one batch, are tried too"
+            return (
+                f"Rollouts at once were not given: they are what the rules allow at each {axis.name}, "
+                f"{_listed(slots)} for {_listed(axis.values)}{own if axis.one_batch else ''}. "
+                "--rollout-workers N keeps them."
+            )
+    return ""
 
 
 def _own(found: WhatIf, place: int) -> tuple[int, ...]:
