@@ -78,7 +78,9 @@ _FEW = click.IntRange(min=1)
     help="Or the rate at which all ranks write one, of the ledger's size.",
 )  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of each cell.")
-@click.option("--most-simulated", type=_FEW, default=120, show_default=True, help="Cells to simulate.")
+@click.option(
+    "--most-simulated", type=_FEW, default=120, show_default=True, help="Cells to simulate at most."
+)
 @click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
 )
