@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     help="Whose field names: lagsweep, minimal, verl, trl, ...; auto tells by the first record.",
 )
 @click.option("--columns", multiple=True, metavar="OURS=THEIRS", help="A field's own name; repeatable.")
-@click.option("--statistics", is_flag=True, help="Print counts by version and by group too.")
+@click.option(
+    "--statistics",
+    is_flag=True,
+    help="Print counts by version too, and groups (of one prompt) by their rollouts and by equal rewards.",
+)
 @click.option("--findings", metavar="FILE", help="Write all findings: FILE.parquet or FILE.jsonl.")
 @click.option("--clean", metavar="FILE", help="Write the good records, as they are.")
 @click.option("--overwrite", is_flag=True, help="Let --clean replace a file.")

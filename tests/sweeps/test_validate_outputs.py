@@ -110,8 +110,8 @@ def test_statistics_by_version_and_by_group(folder):
         },
     ]  # fmt: skip
     assert statistics["groups"] == {"groups": 2, "sizes": {"3": 2}, "equal_rewards": 0, "with_rewards": 1}
-    assert "2 groups: 2 of 3" in text
-    assert "0 of 1 groups have equal rewards only" in text
+    assert "2 groups: 2 with 3 rollouts" in text
+    assert "0 of 1 groups (of several rollouts, each with a reward) have equal rewards only" in text
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
