@@ -121,8 +121,8 @@ def statistics_text(statistics: dict[str, Any]) -> list[str]:
         lines += ["", f"{groups['groups']:,} groups{': ' if shown else ''}{shown}"]
         if groups["with_rewards"]:
             lines.append(
-                f"{groups['equal_rewards']:,} of {groups['with_rewards']:,} groups (of several rollouts, each "
-                "with a reward) have equal rewards only"
+                f"{groups['equal_rewards']:,} of {groups['with_rewards']:,} groups (of several rollouts, "
+                "each with a reward) have equal rewards only"
             )
     return lines
 
