@@ -29,7 +29,7 @@ from .stops import decoding_is_stopped
 _PARTS_MASK = FULL_RATE - 1
 
 
-@jit(counted=False)
+@jit(inline=True, counted=False)
 def set_key(tree, leaves, slot, key):
     """Set a slot's key (int64) in a tournament tree int64[2 * leaves]: a node holds its smallest key."""
     node = leaves + slot

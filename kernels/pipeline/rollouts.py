@@ -92,7 +92,8 @@ def time_end(parameters, state, slots, time_tree, slot, decode_ticks, tail, move
     now = state.now
     if moves_ends:
         begin_decode(worker, now, decode_ticks, tail)
-    set_key(time_tree, parameters.leaves, slot, event_key(parameters, now + decode_ticks + tail, slot))
+    key = event_key(parameters, now + decode_ticks + tail, slot)
+    set_key(time_tree, parameters.leaves, slot, key)
 
 
 @jit(inline=True, counted=False)

@@ -212,7 +212,9 @@ def _finish_batch_kernel(parameters, state, tables, draws, arrays, measured):
     dequeue_lag_sum = np.int64(0)
     lag = np.int64(0)
     spread = 0.0
+    half_square = 0.0
     inflation = 1.0
+    real_lag = 0.0
     moment_sum = 0.0
     inflation_sum = 0.0
     largest = -math.inf
@@ -233,18 +235,22 @@ def _finish_batch_kernel(parameters, state, tables, draws, arrays, measured):
             run_left = short_run + (1 if run < long_runs else 0)
         run_left -= 1
         group = groups[place(record)]
+        differs = (
+            group.dequeue_version != dequeue_version
+            or group.dequeue_publications != dequeue_publications
+            or version + run != trained_at
+        )
         first = record * size
         for member in range(first, first + size):
             rollout = members[place(member)]
             if (
-                rollout.version != behaviour
+                differs
+                or rollout.version != behaviour
                 or rollout.trainer_version != trainer_version
                 or rollout.end_version != end_version
                 or rollout.publications != publications
-                or group.dequeue_version != dequeue_version
-                or group.dequeue_publications != dequeue_publications
-                or version + run != trained_at
             ):
+                differs = False
                 if alike > 0:
                     lag_sum += alike * lag
                     dequeue_lag_sum += alike * (dequeue_version - behaviour)
@@ -276,15 +282,19 @@ def _finish_batch_kernel(parameters, state, tables, draws, arrays, measured):
                 else:
                     spread = drift * math.sqrt(np.float64(lag))
                     inflation = exp_saturating(spread * spread)
+                half_square = spread * spread / 2
+                real_lag = np.float64(lag)
             alike += 1
             tokens = rollout.tokens
             own_spread = spread
+            own_half_square = half_square
             own_inflation = inflation
             if exponent != 0.0 and lag > 0:
                 mean_tokens = parameters.mean_tokens
                 if parameters.segments > 0:
                     mean_tokens = tables.segments[segment_of(tables, behaviour)].mean_tokens
                 own_spread = spread * (np.float64(tokens) / mean_tokens) ** exponent
+                own_half_square = own_spread * own_spread / 2
                 own_inflation = exp_saturating(own_spread * own_spread)
             log_weight = 0.0
             if drift_last >= 0:
@@ -295,14 +305,14 @@ def _finish_batch_kernel(parameters, state, tables, draws, arrays, measured):
                 own_inflation = drift_lags[row].second_moment
             elif lag > 0:
                 normal = shared_normal(draws, rollout.number, rollout.noise)
-                log_weight = own_spread * normal - own_spread * own_spread / 2
+                log_weight = own_spread * normal - own_half_square
             log_weights[place(rollouts)] = log_weight
             largest = max(largest, log_weight)
             inflation_sum += own_inflation
             rollouts += 1
             if measured:
                 histograms[H_TRAINED_DECILES, place(decile_of(tokens, tables.decile_edges))] += 1
-                token_lag_sum += np.float64(tokens) * (np.float64(lag) - rollout.newer_versions)
+                token_lag_sum += np.float64(tokens) * (real_lag - rollout.newer_versions)
             if recording:
                 row = rollout.row
                 rollout_rows[row].outcome = TRAINED
