@@ -93,6 +93,12 @@ def closed_gate(parameters, state, limits):
 
 
 @jit(inline=True, counted=False)
+def counts_starts(parameters, state):
+    """Say whether what starts now is measured: after the warm-up; without one, time 0 counts too."""
+    return state.now > parameters.warmup or parameters.warmup == 0
+
+
+@jit(inline=True, counted=False)
 def note_cap(parameters, state):
     """Note at the end of a settle whether the token cap holds slots back."""
     state.cap_closed = 0

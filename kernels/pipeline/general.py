@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from .admission import closed_gate, next_admission, note_cap
+from .admission import closed_gate, counts_starts, next_admission, note_cap
 from .asking import _ask_admission_kernel, _ask_length_kernel
 from .clock import (
     _pass_time_kernel,
@@ -175,12 +175,6 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             if state.begun == 0:
                 state.begun = 1
             else:
-                if stretches:
-                    _complete_rollouts_kernel(
-                        parameters, state, seed, last_time, last_cost, tables, draws, arrays
-                    )
-                    if state.settling != 0:
-                        continue
                 # --- the next moment at which anything happens ----------------------------------------
                 if with_engines:
                     _attend_engines_kernel(parameters, state, arrays)
@@ -385,6 +379,12 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
 
         # --- settle, second half: slots may start --------------------------------------------------------
         state.settling = 1
+        if stretches:
+            _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tables, draws, arrays)
+            if state.ended == 1 and state.settling == 0:
+                return REACHED
+            if state.settling != 1:
+                continue
         now = state.now
         while state.idle > 0:
             again = with_failures and failures.again > 0
@@ -412,7 +412,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         break
                 for _ in range(needed):
                     admit_group(parameters, state, groups, members)
-                if now > warmup or warmup == 0:  # without a warm-up time 0 counts too
+                if counts_starts(parameters, state):
                     state.admitted_groups += needed
                 record = state.starting
 
@@ -437,7 +437,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             if is_fresh:
                 state.next_number += 1
                 rollout.number = number
-            if parameters.segments > 0 and (now > warmup or warmup == 0):
+            if parameters.segments > 0 and counts_starts(parameters, state):
                 arrays.segment_starts[segment_of(tables, published)] += 1
             if (position == 0 and not again) or published < group.version:
                 group.version = published

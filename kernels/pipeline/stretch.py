@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from .admission import closed_gate, next_admission, note_cap
+from .admission import closed_gate, counts_starts, next_admission, note_cap
 from .clock import book_time, set_key
 from .draws import segment_of
 from .groups import admit_group, join_queue
@@ -76,10 +76,11 @@ def _trainer_moves(parameters, state):
 
 @jit(counted=False)
 def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tables, draws, arrays):
-    """Let rollouts complete up to `last_time` (int64 ticks) while nothing else is to happen.
+    """Let slots start, then rollouts complete up to `last_time` (int64 ticks), while nothing else happens.
 
-    The run is settled and has stretches. It is settled again afterwards, or in the middle of a settle as
-    ``state.settling`` says; the events done count in ``state.cost``, up to `last_cost`.
+    The run has stretches; it is settled, or in the second half of a settle (``state.settling`` is 1). It is
+    settled again afterwards, or before a settle (2), or in its second half, with too few records of groups.
+    Events count in ``state.cost``, up to `last_cost`.
     """
     time_tree = arrays.time_tree
     slots = arrays.slots
@@ -92,36 +93,38 @@ def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tab
     plain = draws_are_plain(parameters)
     warmup = parameters.warmup
     last = min(last_time, _next_other_time(state) - 1)
-    while state.cost < last_cost:
-        root = time_tree[1]
-        time = root >> (slot_bits + 1)
-        if root == NEVER or time > last:
-            return
-        slot = root & (leaves - 1)
-        worker = slots[place(slot)]
-        group = groups[place(worker.group)]
-        is_ready = group.finished + 1 == size
-        if is_ready and not _joins_plainly(parameters, state, group):
-            return
-
-        # --- the rollout completes ---------------------------------------------------------------------
-        state.cost += 1
-        measured = time > warmup
-        book_time(parameters, state, arrays.slot_ticks, arrays.trainer_ticks, time)
-        record, _member, _finished = end_rollout(
-            state, slots, groups, members, size, slot, moves_ends, measured
-        )
-        state.freed = slot
-        if is_ready:
-            state.running -= 1
-            join_queue(parameters, state, groups, record)
-            if measured:
-                state.generated_groups += 1
-                state.max_queue = max(state.max_queue, state.queue_tokens)
-            if _trainer_moves(parameters, state):
-                state.event = EVENT_ROLLOUT
-                state.settling = 2
+    while True:
+        if state.settling == 0:
+            root = time_tree[1]
+            time = root >> (slot_bits + 1)
+            if root == NEVER or time > last or state.cost >= last_cost:
                 return
+            slot = root & (leaves - 1)
+            worker = slots[place(slot)]
+            group = groups[place(worker.group)]
+            is_ready = group.finished + 1 == size
+            if is_ready and not _joins_plainly(parameters, state, group):
+                return
+
+            # --- the rollout completes -----------------------------------------------------------------
+            state.cost += 1
+            state.event = EVENT_ROLLOUT
+            measured = time > warmup
+            book_time(parameters, state, arrays.slot_ticks, arrays.trainer_ticks, time)
+            record, _member, _finished = end_rollout(
+                state, slots, groups, members, size, slot, moves_ends, measured
+            )
+            state.freed = slot
+            if is_ready:
+                state.running -= 1
+                join_queue(parameters, state, groups, record)
+                if measured:
+                    state.generated_groups += 1
+                    state.max_queue = max(state.max_queue, state.queue_tokens)
+                if _trainer_moves(parameters, state):
+                    state.settling = 2
+                    return
+                note_trainer(parameters, state)
 
         # --- slots may start -----------------------------------------------------------------------------
         while state.idle > 0:
@@ -136,12 +139,11 @@ def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tab
                     break
                 needed = next_admission(parameters, state)
                 if state.free + state.requeued < needed:
-                    state.event = EVENT_ROLLOUT
                     state.settling = 1
                     return
                 for _ in range(needed):
                     admit_group(parameters, state, groups, members)
-                if time > warmup or warmup == 0:
+                if counts_starts(parameters, state):
                     state.admitted_groups += needed
                 record = state.starting
             group = groups[place(record)]
@@ -156,7 +158,7 @@ def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tab
             if is_fresh:
                 state.next_number += 1
                 rollout.number = number
-            if parameters.segments > 0 and (time > warmup or warmup == 0):
+            if parameters.segments > 0 and counts_starts(parameters, state):
                 arrays.segment_starts[segment_of(tables, published)] += 1
             if position == 0 or published < group.version:
                 group.version = published
@@ -173,7 +175,9 @@ def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tab
         if state.freed >= 0:
             set_key(time_tree, leaves, state.freed, np.int64(NEVER))
             state.freed = -1
-        state.event = EVENT_ROLLOUT
         note_cap(parameters, state)
-        if is_ready:
+        if state.settling == 1:
+            state.settling = 0
             note_trainer(parameters, state)
+            if state.ended == 1:
+                return
