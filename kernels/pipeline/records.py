@@ -537,6 +537,19 @@ class Tables(NamedTuple):
     segment_ticks: np.ndarray  # int64[…]
     drift_lags: np.ndarray  # DRIFT_LAG[L]: of a measured drift, as in the draws of the lean loop; else empty
     drift_values: np.ndarray  # float64[v]
+    lag_spreads: np.ndarray  # float64[LAG_BINS]: drift * sqrt(lag)
+    lag_inflations: np.ndarray  # float64[LAG_BINS]: exp of its square
+
+
+class TrainingTables(NamedTuple):
+    """Of the Tables, what a finished batch reads: each array that a call is given is seven words to copy."""
+
+    decile_edges: np.ndarray
+    segments: np.ndarray
+    drift_lags: np.ndarray
+    drift_values: np.ndarray
+    lag_spreads: np.ndarray
+    lag_inflations: np.ndarray
 
 
 class GeneralArrays(NamedTuple):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ...kernels.pipeline import records
+from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.records import FULL_RATE
 from ...kernels.pipeline.ticks import ticks
+from ...kernels.pipeline.trainer import drift_by_lag_kernel
 from ..config.config import PipelineConfig
 from ..laws.lengths import LengthLaw
 
@@ -193,8 +196,17 @@ def general_tables(config: PipelineConfig) -> records.Tables:
         np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64),
         *segment_tables(law),
         *drift_tables(config),
+        *_drift_by_lag(config.drift_per_version),
     )
     return records.Tables(*map(_read_only, tables))
+
+
+@lru_cache(maxsize=16)
+def _drift_by_lag(drift: float) -> tuple[np.ndarray, np.ndarray]:
+    """Tabulate the drift of whole lags and what it does to the ESS, by the very functions of a loop."""
+    spreads, inflations = np.empty(LAG_BINS), np.empty(LAG_BINS)
+    drift_by_lag_kernel(drift, spreads, inflations)
+    return spreads, inflations
 
 
 def work_rates(slowdown: float, slots: int) -> np.ndarray:
