@@ -50,16 +50,21 @@ def same_runs(found: WhatIf) -> list[str]:
     """
     shape = tuple(len(axis.values) for axis in found.axes)
     runs = _runs(found, shape)
+    stalled = np.array([one.stalled for one in found.changes]).reshape(shape)
     said = []
     for place, axis in enumerate(found.axes):
+        halts = np.moveaxis(stalled, place, 0).reshape(shape[place], -1).all(axis=1)
+        moved = np.moveaxis(runs, place, 0)
         # The axis first, then all combinations of the others with their runs.
-        along = np.moveaxis(runs, place, 0).reshape(shape[place], -1)
-        own = np.moveaxis(runs, place, 0)[(slice(None), *_own(found, place))].reshape(shape[place], -1)
+        along = moved.reshape(shape[place], -1)
+        own = np.array([row[_own(found, place)].reshape(-1) for row in moved])
         everywhere = _groups(along)
         groups = [(group, "") for group in everywhere]
         beside = ", with the rest as it is"
         groups += [(group, beside) for group in _groups(own) if group not in everywhere and len(shape) > 1]
         for group, where in groups:
+            if halts[list(group)].any():  # the same nothing
+                continue
             values = _listed([axis.values[number] for number in group])
             limit = _LIMITS.get(axis.name) or _LIMITS.get(axis.column)
             why = f": {limit} does not bind there" if limit else ""
