@@ -263,7 +263,7 @@ def _among(values: list[Any], own: Any) -> tuple[list[Any], int]:
 
 def _with_slots(setup: Setup, axis: Axis) -> Axis:
     """Let the rollouts at once follow the rules and the batch, where they were assumed from them."""
-    batch = axis.column in _BATCH
+    batch = axis.column in _BATCH and all(isinstance(value, int) for value in axis.inner)
     if not setup.assumes(SLOTS_FIELD) or not (batch or axis.column.startswith("preset.")):
         return axis
     changed = axis.column.removeprefix("preset.")

@@ -100,9 +100,8 @@ def _window(options: dict[str, Any]) -> tuple[float, float] | None:
     return (0.0 if low is None else low, float("inf") if high is None else high)
 
 
-_Traced = tuple[
-    Any, dict[str, Any], str, bool
-]  # result, facts about it, verdict of the replay, whether it holds
+# What a run gave: the result, facts about it, what its replay says, and whether it is the stored run.
+_Traced = tuple[Any, dict[str, Any], str, bool]
 
 
 def _from_flags(options: dict[str, Any], most: int) -> tuple[Callable[[], _Traced], int, int]:

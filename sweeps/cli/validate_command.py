@@ -130,7 +130,7 @@ def _joined(cleaned: Any, names: list[str], options: dict[str, Any]) -> RecordRe
 
 def _joined_text(joined: RecordReport) -> str:
     if not joined.errors:
-        return f"{joined.file}: as one batch: no error"
+        return f"{joined.file}: as one batch: no error, {joined.warned_records:,} with warnings"
     way_out = (
         "Clean the files one by one, or give their records ids of their own; --no-batch-rules looks away."
     )

@@ -7,6 +7,7 @@ trains nothing or comes to a halt, is not.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
 from ..runs.diagnosis import PROGRESSING, progress_status
-from ..runs.simulate import simulate_pipeline
 from ..spec.axes import checked_value, field_of_axis
 from ..spec.cells import checked_config, find_cell
 
@@ -102,6 +102,8 @@ def _trains(config: PipelineConfig, spec: SweepSpec) -> bool:
     """
     if spec.custom is not None:
         return True
-    config = config.replace(seed=int(spec.seeds[0]))
-    result = simulate_pipeline(config)
-    return bool(result.updates > 0) and progress_status(config, result) == PROGRESSING
+    from ..runs.many import simulate_batch  # most recommendations need no run
+
+    batch = simulate_batch([config], np.array(spec.seeds[:1], np.uint64))
+    run: Any = SimpleNamespace(**{name: values[0, 0] for name, values in batch.metrics.items()})
+    return bool(run.updates > 0) and progress_status(config, run) == PROGRESSING

@@ -125,7 +125,7 @@ def test_the_good_records_are_written_as_they_are(folder, suffix):
     assert ids == [f"s{i}" for i in range(12) if i not in (4, 5)]
     assert content.splitlines()[0] == (folder / "in" / "a.jsonl").read_bytes().splitlines()[0][3:]
     last, joined = answer.out.splitlines()[-2:]
-    assert joined == f"good.{suffix}: as one batch: no error"
+    assert joined == f"good.{suffix}: as one batch: no error, 1 with warnings"
     assert last.startswith(
         f"good.{suffix}: 10 good records written, 3 left out (records by rule: reward_null 1"
     )
