@@ -53,7 +53,7 @@ def same_runs(found: WhatIf) -> list[str]:
     stalled = np.array([one.stalled for one in found.changes]).reshape(shape)
     said = []
     for place, axis in enumerate(found.axes):
-        halts = np.moveaxis(stalled, place, 0).reshape(shape[place], -1).all(axis=1)
+        halts = [bool(row.all()) for row in np.moveaxis(stalled, place, 0)]
         moved = np.moveaxis(runs, place, 0)
         # The axis first, then all combinations of the others with their runs.
         along = moved.reshape(shape[place], -1)
@@ -63,7 +63,7 @@ def same_runs(found: WhatIf) -> list[str]:
         beside = ", with the rest as it is"
         groups += [(group, beside) for group in _groups(own) if group not in everywhere and len(shape) > 1]
         for group, where in groups:
-            if halts[list(group)].any():  # the same nothing
+            if any(halts[number] for number in group):  # the same nothing
                 continue
             values = _listed([axis.values[number] for number in group])
             limit = _LIMITS.get(axis.name) or _LIMITS.get(axis.column)
