@@ -82,7 +82,7 @@ from .records import (
     TRAINER_RESTART,
     TrainingTables,
 )
-from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, time_end
+from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, timed_end
 from .steps import (
     _after_publication_kernel,
     _fetch_ends_kernel,
@@ -492,7 +492,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 )
             else:
                 tail = overhead + environment
-                time_end(parameters, state, slots, time_tree, slot, decode_ticks, tail, moves_ends, virtual)
+                key = timed_end(parameters, state, slots, slot, decode_ticks, tail, moves_ends, virtual)
+                set_key(time_tree, leaves, slot, key)
                 if slot == state.freed:
                     state.freed = -1
             if record_rollouts:
