@@ -19,6 +19,7 @@ import numpy as np
 from .._jit import jit
 from .admission import closed_gate, counts_starts, next_admission, note_cap
 from .asking import _ask_admission_kernel, _ask_length_kernel
+from .batches import _finish_batch_kernel
 from .clock import (
     _pass_time_kernel,
     book_time,
@@ -97,7 +98,6 @@ from .stops import starts_are_stopped
 from .stretch import _complete_rollouts_kernel, has_stretches
 from .ticks import ticks
 from .trainer import (
-    _finish_batch_kernel,
     _take_batch_kernel,
     finds_enough,
     note_trainer,

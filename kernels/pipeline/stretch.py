@@ -128,6 +128,7 @@ def _complete_rollouts_kernel(
     last = min(last_time, _next_other_time(state) - 1)
     while True:
         if state.settling == 0:
+            # --- the next end of a rollout -------------------------------------------------------------
             root = time_tree[1]
             time = root >> (slot_bits + 1)
             if root == NEVER or time > last or state.cost >= last_cost:
