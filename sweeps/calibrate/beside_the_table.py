@@ -1,7 +1,7 @@
 """What a table of what-ifs leaves unsaid: limits that do not bind, and the rollouts at once beside an axis.
 
 Rows of a table that are alike may be so by chance, or because what differs never takes effect. Which it is
-shows in the simulated runs: where no figure of any seed differs, no rule has ever looked at the limit.
+shows in the simulated runs: no figure of any seed differs, and nothing was held back or thrown away by it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ _FIGURES = (
     "mean_expected_normalized_ess",
     "discarded_tokens",
 )
+_LAG, _QUEUE = "the lag limit", "the queue cap"
 _LIMITS = {
-    LAG: "the lag limit",
-    "max_policy_lag": "the lag limit",
-    "queue_cap": "the queue cap",
-    "max_queue_tokens": "the queue cap",
-    "max_queue_groups": "the queue cap",
-    "max_running_groups": "the limit of running groups",
-    "rollout_workers": "the number of slots",
+    LAG: _LAG,
+    "max_policy_lag": _LAG,
+    "queue_cap": _QUEUE,
+    "max_queue_tokens": _QUEUE,
+    "max_queue_groups": _QUEUE,
+}
+# What shows that a limit did something; where runs are alike and all are 0, it did not. An admission by lag
+# needs none: another limit lets others start.
+_SIGNS = {
+    _LAG: ("discarded_tokens", "discarded_groups", "cancelled_tokens"),
+    _QUEUE: ("backpressure_seconds", "slots_token_cap_seconds", "slots_held_seconds", "evicted_tokens"),
 }
 
 
@@ -49,7 +54,7 @@ def same_runs(found: WhatIf) -> list[str]:
         A sentence for each group of such values; none where all values differ.
     """
     shape = tuple(len(axis.values) for axis in found.axes)
-    runs = _runs(found, shape)
+    runs = _figures(found, shape, _FIGURES)
     stalled = np.array([one.stalled for one in found.changes]).reshape(shape)
     said = []
     for place, axis in enumerate(found.axes):
@@ -66,8 +71,10 @@ def same_runs(found: WhatIf) -> list[str]:
             if any(halts[number] for number in group):  # the same nothing
                 continue
             values = _listed([axis.values[number] for number in group])
-            limit = _LIMITS.get(axis.name) or _LIMITS.get(axis.column)
-            why = f": {limit} does not bind there" if limit else ""
+            limit = _LIMITS.get(axis.name, "")
+            signs = _figures(found, shape, _SIGNS.get(limit, ()))
+            idle = bool(limit) and not np.moveaxis(signs, place, 0)[list(group)].any()
+            why = f": {limit} does not bind there" if idle else ""
             said.append(f"{axis.name} = {values} give the very same runs{where}{why}.")
     return said
 
@@ -94,15 +101,15 @@ def _own(found: WhatIf, place: int) -> tuple[int, ...]:
     return tuple(axis.own for number, axis in enumerate(found.axes) if number != place)
 
 
-def _runs(found: WhatIf, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the figures of every cell's runs: (one dimension an axis, then seeds × figures)."""
+def _figures(found: WhatIf, shape: tuple[int, ...], names: Sequence[str]) -> np.ndarray:
+    """Return figures of every cell's runs: (one dimension an axis, then seeds × figures)."""
     ds = found.dataset
     columns = [
         ds[name].transpose(..., "seed").values.astype(np.float64).reshape(*shape, -1)
-        for name in _FIGURES
+        for name in names
         if name in ds
     ]
-    return np.concatenate(columns, axis=-1)
+    return np.concatenate([np.zeros((*shape, 0)), *columns], axis=-1)
 
 
 def _groups(runs: np.ndarray) -> list[tuple[int, ...]]:

@@ -128,6 +128,10 @@ def test_values_that_give_the_same_runs_are_named_with_the_limit_that_does_not_b
         "max_queue_tokens = none and 2,000,000 give the very same runs: the queue cap does not bind there."
         in (found.as_dict()["said"])
     )
+    tight = ls.what_if(example, {"max_queue_tokens": [None, 1000, 2000]}, seeds=1)
+    (said,) = [one for one in tight.as_dict()["said"] if "very same runs" in one]
+    # One group fills either: both caps bind, and alike.
+    assert said == "max_queue_tokens = 1,000 and 2,000 give the very same runs."
     told = ls.what_if(example, {"max_lag": [2, 3]}, seeds=1)
     assert not [one for one in told.as_dict()["said"] if "very same runs" in one]
 
