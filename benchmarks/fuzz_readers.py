@@ -32,6 +32,8 @@ MENDED = """\
 
 - A stored sweep: a journal's line or metadata nested thousands deep raised a `RecursionError`. The line
   counts as damaged, the metadata are refused.
+- Messages that name a file's columns: a heading of megabytes was shown whole. Names are cut, and at most
+  twelve are listed; a message of over 10,000 characters counts as another exception here.
 - Step logs in JSON lines: a lone surrogate in a text raised a `UnicodeEncodeError`. It is spelt out.
 
 ## Memory of packed files

@@ -22,6 +22,10 @@ from enum import Enum
 from typing import Any, NamedTuple, Self
 
 _LONGEST_VALUE = 120
+_LONGEST_PART = (
+    2_000  # of a field, a rule or a way out: names may come from a file, and a file may hold anything
+)
+_MOST_NAMES = 12
 
 
 class Words(str):
@@ -75,9 +79,11 @@ class Finding(NamedTuple):
     def __str__(self) -> str:
         """Write it as one line."""
         got = "" if self.value is NO_VALUE else f" (got {shown_value(self.value)})"
-        field = f"{self.field}: " if self.field else ""
-        way_out = f". {self.way_out}" if self.way_out else "." if got else ""
-        return f"{field}{self.rule}{got}{way_out}"
+        field = f"{_cut(self.field, _LONGEST_PART)}: " if self.field else ""
+        way_out = f". {_cut(self.way_out, _LONGEST_PART)}" if self.way_out else "." if got else ""
+        # A text without parts may be a whole listing.
+        rule = _cut(self.rule, _LONGEST_PART if self.field else 10 * _LONGEST_PART)
+        return f"{field}{rule}{got}{way_out}"
 
     def within(self, place: str) -> Finding:
         """Put a place before the field: a section, a flag or a file.
@@ -164,7 +170,27 @@ def shown_value(value: Any) -> str:
     except Exception:
         # A foreign object's repr may do anything, and Python refuses to write an integer of 5,000 digits.
         return f"a {type(value).__name__}"
-    return shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 3] + "..."
+    return _cut(shown, _LONGEST_VALUE)
+
+
+def shown_names(names: Iterable[str]) -> str:
+    """List names that a file holds for a message: the first twelve, each cut where it is long.
+
+    Examples
+    --------
+    >>> shown_names(["step", "tokens"]), shown_names([])
+    ("'step', 'tokens'", 'none')
+    >>> shown_names(f"c{number}" for number in range(20))[-20:]
+    "'c10', 'c11', 8 more"
+    """
+    names = list(names)
+    shown = [shown_value(name) for name in names[:_MOST_NAMES]]
+    more = [f"{len(names) - _MOST_NAMES:,} more"] if len(names) > _MOST_NAMES else []
+    return ", ".join(shown + more) or "none"
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _text(part: Any) -> str:

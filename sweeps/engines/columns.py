@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, Finding, nearest
+from ...kernels.errors import ConfigError, Finding, nearest, shown_names
 from ..checks import mapping_of, text_of
 from ..laws.files import Columns
 
@@ -122,7 +122,7 @@ def chosen(
         if role.name in given:
             column = given[role.name]
             if column not in present:
-                way_out = nearest(column, present) or f"It has {', '.join(map(repr, present))}."
+                way_out = nearest(column, present) or f"It has {shown_names(present)}."
                 findings.append(
                     Finding(f"--column {role.name}", "must be a column of the file", column, way_out)
                 )
@@ -144,7 +144,7 @@ def missing(roles: Iterable[Role], found: Mapping[str, str], present: Sequence[s
     return [
         Finding(
             f"column of {role.name}",
-            f"is required ({role.words}); the file has {', '.join(map(repr, present))}",
+            f"is required ({role.words}); the file has {shown_names(present)}",
             way_out=f"Name it: --column {role.name}=NAME.",
         )
         for role in roles

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, nearest
+from ...kernels.errors import ConfigError, nearest, shown_names
 from ..checks import path_of
 from ..user_files import decoded, parse_json, read_bytes, refuse_pipe, table_errors, unpacked
 from .checks import (
@@ -94,7 +94,7 @@ class Columns:
             places = [i for i, found in enumerate(texts) if found == text]
             if not places:
                 seen = list(dict.fromkeys(texts))
-                way_out = nearest(text, seen) or f"It holds {', '.join(map(repr, seen[:5]))}."
+                way_out = nearest(text, seen) or f"It holds {shown_names(seen)}."
                 raise ConfigError(f"{self.path.name}, column {name!r}", "must hold it", text, way_out)
             self._values = {
                 each: [values[i] for i in places] if isinstance(values, list) else values[places]
@@ -140,7 +140,7 @@ class Columns:
         names = list(dict.fromkeys(self._choose(present)))
         for name in names:
             if name not in present:
-                way_out = nearest(name, present) or f"It has {', '.join(map(repr, present)) or 'none'}."
+                way_out = nearest(name, present) or f"It has {shown_names(present)}."
                 raise ConfigError("column", f"must be a column of {self.path.name}", name, way_out)
         return names
 

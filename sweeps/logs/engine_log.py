@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels._arguments import choice
-from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
+from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest, shown_names
 from ..checks import WholeNumber, checked, mapping_of, text_of
 from .engine_lines import engine_records
 from .frameworks import matching
@@ -163,12 +163,12 @@ def _kept_rows(raw: RawTable, where: Any) -> RawTable:
     for column, text in wanted.items():
         text = text_of(f"where {column}", text, "Give it as text.")
         if column not in frame.columns:
-            way_out = nearest(column, frame.columns) or f"It has {', '.join(map(repr, frame.columns[:12]))}."
+            way_out = nearest(column, frame.columns) or f"It has {shown_names(frame.columns)}."
             raise ConfigError("where", f"must be a column of {Path(raw.source).name}", column, way_out)
         texts = ["" if value is None else str(value) for value in frame[column].to_list()]
         kept = np.flatnonzero(np.array([found == text for found in texts]))
         if not len(kept):
-            way_out = f"It holds {', '.join(map(repr, list(dict.fromkeys(texts))[:6]))}."
+            way_out = f"It holds {shown_names(dict.fromkeys(texts))}."
             raise ConfigError(f"where {column}", "must be there", text, way_out)
         frame, rows = frame[kept], rows[kept]
     return RawTable(frame, raw.source, raw.kind, rows.tolist(), raw.notes)
@@ -195,7 +195,7 @@ def _chosen(table: NumberTable, engine: str, given: Mapping[str, Any]) -> tuple[
                 Finding("columns", f"must be one of {', '.join(_ROLES)}", role, nearest(role, _ROLES))
             )
         elif column not in table.names:
-            way_out = nearest(column, table.names) or f"It has {', '.join(map(repr, table.names[:12]))}."
+            way_out = nearest(column, table.names) or f"It has {shown_names(table.names)}."
             findings.append(Finding(f"columns {role}", "must be a column of the file", column, way_out))
         else:
             found[role] = column
@@ -207,7 +207,7 @@ def _chosen(table: NumberTable, engine: str, given: Mapping[str, Any]) -> tuple[
                 rates |= set() if isinstance(one, str) else {role}
     for role in _NEEDED:
         if role not in found and not findings:
-            rule = f"is required ({COLUMNS[role]}); the file has {', '.join(map(repr, table.names[:12]))}"
+            rule = f"is required ({COLUMNS[role]}); the file has {shown_names(table.names)}"
             findings.append(Finding(f"column of {role}", rule, NO_VALUE, f"Name it: --column {role}=NAME."))
     if findings:
         raise ConfigError(*findings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest
+from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest, shown_names
 from ..checks import mapping_of, text_of
 from .log_findings import LogFinding, many
 from .reading import NumberTable
@@ -151,7 +151,7 @@ def _chosen(table: NumberTable, given: Mapping[str, Any], name: str) -> dict[str
             rule = f"must be one of {', '.join(NAMES)}"
             findings.append(Finding("columns", rule, role, nearest(role, NAMES)))
         elif column not in table.names:
-            way_out = nearest(column, table.names) or f"It has {', '.join(map(repr, table.names[:12]))}."
+            way_out = nearest(column, table.names) or f"It has {shown_names(table.names)}."
             findings.append(Finding(f"columns {role}", "must be a column of the file", column, way_out))
         else:
             found[role] = column
@@ -163,7 +163,7 @@ def _chosen(table: NumberTable, given: Mapping[str, Any], name: str) -> dict[str
     if "response_tokens" not in found and "prompt_tokens" in found and whole is not None:
         found["response_tokens"] = whole
     if "response_tokens" not in found and not findings:
-        rule = f"has no column of lengths; it has {', '.join(map(repr, table.names[:12]))}"
+        rule = f"has no column of lengths; it has {shown_names(table.names)}"
         findings.append(Finding(name, rule, NO_VALUE, "Name it: --column response_tokens=NAME."))
     if findings:
         raise ConfigError(*findings)

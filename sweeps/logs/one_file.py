@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import NO_VALUE, ConfigError
+from ...kernels.errors import NO_VALUE, ConfigError, shown_names
 from ..engines.columns import unit_of
 from .canonical import COLUMNS, unit_factor
 from .console import console_records
@@ -198,7 +198,7 @@ def _unknown(name: str, present: Sequence[str]) -> ConfigError:
     rule = f"has no column of a framework that is known ({_FRAMEWORKS})"
     way_out = (
         "Say what its columns are, as --column step=NAME --column step_seconds=NAME:ms; it has "
-        f"{', '.join(map(repr, present[:12]))}."
+        f"{shown_names(present)}."
     )
     return ConfigError(name, rule, NO_VALUE, way_out)
 
@@ -206,7 +206,7 @@ def _unknown(name: str, present: Sequence[str]) -> ConfigError:
 def _nothing_read(name: str, framework: Framework | None, present: Sequence[str]) -> ConfigError:
     title = framework.title if framework else "the named columns"
     rule = f"has no value in any column of a step log ({title})"
-    return ConfigError(name, rule, NO_VALUE, f"It has {', '.join(map(repr, present[:12]))}.")
+    return ConfigError(name, rule, NO_VALUE, f"It has {shown_names(present)}.")
 
 
 def _labels(table: NumberTable, ways: Sequence[Source]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, nearest
+from ...kernels.errors import ConfigError, nearest, shown_names
 from ..checks import mapping_of, text_of
 from .canonical import COLUMNS, PLACES, unit_factor
 from .frameworks import Framework, Source, matching
@@ -157,7 +157,7 @@ def found_column(given: Given, present: Sequence[str], name: str) -> Given:
     if given.column and given.column not in present and whole in present:
         return Given(whole)
     if given.column and given.column not in present:
-        way_out = nearest(given.column, present) or f"It has {', '.join(map(repr, list(present)[:12]))}."
+        way_out = nearest(given.column, present) or f"It has {shown_names(present)}."
         raise ConfigError(f"columns {name}", "must be a column of the file", given.column, way_out)
     return given
 

@@ -72,6 +72,7 @@ ODD_TEXTS = [
     b"inf", b"nan", b"\xe2\x80\xa8", b"\\ud800",
 ]  # fmt: skip
 # No reader holds more than this for a small file: what polars, NumPy and the interpreter take by themselves.
+LONGEST_ERROR = 10_000  # characters: a message is for people, whatever the file holds
 MOST_BYTES = 512 * 2**20
 
 
@@ -313,6 +314,9 @@ def read_odd(reader: Reader, folder: Path, stream: random.Random) -> tuple[Outco
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = odd_call(reader.name, reader.read, Case(path), {})  # type: ignore[arg-type]
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    if len(outcome.text) > LONGEST_ERROR:
+        text = f"an error of {len(outcome.text)} characters"
+        outcome = Outcome(reader.name, "", "raw", outcome.seconds, text)
     if grown > MOST_BYTES + 100 * len(content):
         text = f"{grown / 2**20:.0f} MiB for a file of {len(content)} bytes"
         outcome = Outcome(reader.name, "", "memory", outcome.seconds, text)
