@@ -129,13 +129,14 @@ def _finish_batch_kernel(
         first = record * size
         for member in range(first, first + size):
             rollout = members[place(member)]
-            if (
-                differs
-                or rollout.version != behaviour
-                or rollout.trainer_version != trainer_version
-                or rollout.end_version != end_version
-                or rollout.publications != publications
-            ):
+            # One branch for four comparisons: it is hard to foresee where rollouts are mixed.
+            unlike = (
+                (rollout.version ^ behaviour)
+                | (rollout.trainer_version ^ trainer_version)
+                | (rollout.end_version ^ end_version)
+                | (rollout.publications ^ publications)
+            )
+            if differs or unlike != 0:
                 differs = False
                 if alike > 0:
                     lag_sum += alike * lag

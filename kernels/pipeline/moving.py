@@ -24,30 +24,32 @@ ticks_of = jit(inline=True)(ticks)
 
 
 @jit(inline=True, counted=False)
-def begin_decode(worker, now, decode_ticks, tail):
+def begin_decode(worker, now, decode_ticks, tail, version):
     """Note what a publication needs to know of a rollout that starts now, in its slot. All int64 ticks."""
     worker.mark = now
+    worker.rest = version
     worker.target = now + decode_ticks
     worker.tail = tail
 
 
 @jit(inline=True, counted=False)
-def _book_stretch(state, worker, rollout, until):
-    """Book what a slot has decoded since its mark, under the version that is published; gives its age."""
-    versions = state.published - rollout.version
+def _book_stretch(state, worker, until):
+    """Book what a slot has decoded since its mark, under the version that is published.
+
+    Without a branch: whether a version is newer is as good as random here.
+    """
+    versions = state.published - worker.rest
     growth = until - worker.mark
     worker.done += growth
-    if versions > 0:
-        worker.version_work += np.float64(versions) * np.float64(growth)
-    return versions
+    worker.version_work += np.float64(versions) * np.float64(growth)
 
 
 @jit(inline=True, counted=False)
 def end_decode(state, worker, rollout):
     """Book the last stretch of a rollout that completes, unless a publication has come after its decode."""
     if worker.phase == TIMED:
-        versions = _book_stretch(state, worker, rollout, worker.target)
-        rollout.end_version = rollout.version + versions
+        _book_stretch(state, worker, worker.target)
+        rollout.end_version = state.published
 
 
 @jit(counted=False)
@@ -77,10 +79,10 @@ def _move_ends_kernel(parameters, state, arrays):
             goes_on = max(mark, transfer_end)
             rest = target - mark
         else:
-            rollout = members[place(worker.group * size + worker.member)]
-            versions = _book_stretch(state, worker, rollout, min(now, target))
+            _book_stretch(state, worker, min(now, target))
+            member = worker.group * size + worker.member
             if target <= now:
-                rollout.end_version = rollout.version + versions
+                members[place(member)].end_version = state.published
                 worker.phase = TAIL
                 continue
             rest = target - now
@@ -88,6 +90,7 @@ def _move_ends_kernel(parameters, state, arrays):
             if aborts:
                 delay = parameters.resume_seconds
                 if rate > 0.0:
+                    rollout = members[place(member)]
                     tokens = share_done(rollout.tokens, worker.done, rollout.decode_ticks, np.int64(1))
                     delay = delay + np.float64(tokens) / rate
                 goes_on += ticks_of(delay)

@@ -408,7 +408,7 @@ SLOT = _record(
     "target",  # value of W at which its decode ends
     "mark",  # value of W up to which its work is accounted
     "done",  # work done up to the mark
-    "rest",  # work left, while off the clock
+    "rest",  # work left, while off the clock; where publications move ends, the version at its start
     "tail",  # ticks after its decode: overhead and environment
     real=("version_work",),  # sum of newer versions × work
 )

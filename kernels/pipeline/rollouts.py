@@ -91,7 +91,7 @@ def timed_end(parameters, state, slots, slot, decode_ticks, tail, moves_ends, vi
     worker.phase = TAIL if virtual else TIMED
     now = state.now
     if moves_ends:
-        begin_decode(worker, now, decode_ticks, tail)
+        begin_decode(worker, now, decode_ticks, tail, state.published)
     return event_key(parameters, now + decode_ticks + tail, slot)
 
 
@@ -111,7 +111,7 @@ def end_rollout(state, slots, groups, members, size, slot, moves_ends, measured)
     rollout.slot = COMPLETED
     if moves_ends:
         end_decode(state, worker, rollout)
-    if worker.version_work > 0.0 and worker.done > 0:  # else it is 0, as at the start
+    if worker.done > 0:  # else it is 0, as at the start
         rollout.newer_versions = worker.version_work / np.float64(worker.done)
     worker.phase = EMPTY
     slots[place(state.idle)].idle_stack = slot

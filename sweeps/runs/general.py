@@ -116,6 +116,11 @@ class GeneralRun(Run):
         if by_clock and self.parameters["moves_ends"][0]:
             # Versions before the ends of rollouts were moved ran every publication that stops decoding so.
             self.parameters["virtual_clock"], self.parameters["moves_ends"] = 1, 0
+        elif self.parameters["moves_ends"][0]:
+            # A saved run does not always have what its slots keep of their rollouts.
+            slots = self.held.slots
+            members = slots["group"] * self.config.group_size + slots["member"]
+            slots["rest"] = self.held.members["version"][members]
 
     def _clear(self) -> None:
         held, slots = self.held, self.config.rollout_workers
