@@ -19,7 +19,8 @@ from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
 from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
-from ..runs.general import DRAW_BUFFER_ROLLOUTS, GeneralRun, new_draws
+from ..runs.general import GeneralRun, new_draws
+from ..runs.general_cells import DRAW_BUFFER_ROLLOUTS
 from ..runs.result import CUSTOM_RULE, GeneralResult
 from .compiled import driver_of
 from .custom import Custom
@@ -127,7 +128,7 @@ def _number(metric: RunMetric, run: GeneralResult) -> float:
 
 
 class CustomCells:
-    """Some configurations at one seed, one after another; as :class:`.runs.general.GeneralCells`."""
+    """Some configurations at one seed, one after another; as :class:`.runs.general_cells.GeneralCells`."""
 
     def __init__(self, custom: Custom, configs: Sequence[PipelineConfig], **record: bool) -> None:
         self._custom, self._configs = custom, configs

@@ -207,7 +207,7 @@ def _simulate(
 
 
 def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool, cells_of: CellsOf | None) -> Cells:
-    from .general import GeneralCells
+    from .general_cells import GeneralCells
     from .lean import LeanCells
 
     ours: CellsOf = cast(CellsOf, GeneralCells if above else LeanCells)

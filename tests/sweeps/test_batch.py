@@ -67,7 +67,7 @@ def test_a_set_event_stops_the_batch_before_it_runs():
 @pytest.mark.parametrize("options", [{}, {"prompt_sigma": 0.3, "filter_probability": 0.2}])
 def test_configurations_that_share_a_seeds_draws_give_what_each_gives_alone(monkeypatch, options):
     # So few are shared that every run goes on beyond them.
-    monkeypatch.setattr("lagsweep.sweeps.runs.general.DRAW_BUFFER_ROLLOUTS", 70)
+    monkeypatch.setattr("lagsweep.sweeps.runs.general_cells.DRAW_BUFFER_ROLLOUTS", 70)
     groups = {"group_size": 2, "batch_groups": 4, "batch_tokens": None, "duration_seconds": 300.0}
     base = PipelineConfig(**groups, **options)
     other_law = base.replace(response_length=LengthLaw.fixed(200))

@@ -1,0 +1,169 @@
+"""Many configurations of the general loop at one seed: as many of them in one call of the kernel as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...kernels.errors import ConfigError
+from ...kernels.pipeline import records
+from ...kernels.pipeline.general_cells import UNUSED, run_general_cells_kernel
+from ...kernels.pipeline.metrics import LAG_BINS
+from ..config.config import PipelineConfig
+from .failing import failing_parts
+from .general import GeneralRun, new_draws
+from .parameters import general_tables, pack
+
+DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
+# What the sizes of a run's arrays and their growth depend on, beside failures and the law's segments.
+_sizes = attrgetter("rollout_workers", "group_size", "batch_groups", "limits", "engine")
+# What its tables depend on, beside the slots and the limits.
+_laws = attrgetter("response_length", "environment_seconds", "decode_slowdown_per_rollout", "drift")
+
+
+class _Alike(NamedTuple):
+    """Configurations whose runs have arrays and tables alike."""
+
+    first: int  # place of the first in the order in which they run; the others follow
+    configs: list[PipelineConfig]
+    parameters: np.ndarray  # PARAMETERS[configurations]
+    tables: records.Tables
+    sizes: tuple[Any, ...]
+    together: bool  # one call of the kernel runs many of them
+
+
+class GeneralCells:
+    """Some configurations (one length law) at one seed; as :class:`.lean.LeanCells`.
+
+    Those that have arrays and tables alike run together, in one call of the kernel. Failures, engines and
+    recorded rows need Python between two runs: such configurations run one after another. With recorded rows
+    all run in the order in which they are given, else those that are alike follow one another.
+    """
+
+    def __init__(self, configs: Sequence[PipelineConfig], **record: bool) -> None:
+        self._recording = any(record.values())
+        self.REPORT = GeneralRun.REPORT
+        self.lag_counts = np.zeros((len(configs), LAG_BINS), np.int64)
+        self._order, self._kinds = _alike(configs, record)
+        self._moved = bool(np.any(self._order != np.arange(len(configs))))
+        draws = new_draws(DRAW_BUFFER_ROLLOUTS if len(configs) > 1 else 1 << 10)
+        first = self._kinds[0]
+        self._run = GeneralRun(first.configs[0], draws=draws, **record)
+        self._sizes = first.sizes
+
+    def begin(self, seed: int, metrics: np.ndarray) -> None:
+        """Start over with the first configuration at a seed; `metrics` gets a record for each."""
+        self.metrics = metrics
+        self._seed = seed
+        self._found = np.zeros_like(metrics) if self._moved else metrics
+        self._lags = np.zeros_like(self.lag_counts) if self._moved else self.lag_counts
+        self._kind = 0
+        self._progress = np.zeros(2, np.int64)  # within the kind, as the kernel counts
+        self.finished = 0
+        self.reasons: dict[int, str] = {}
+
+    def step(self) -> None:
+        """Call the kernel once; recording, it comes back after each configuration."""
+        kind = self._kinds[self._kind]
+        done = int(self._progress[0])
+        try:
+            if kind.together:
+                self._step_together(kind)
+            else:
+                self._step_alone(kind)
+        except ConfigError as error:
+            self.reasons[int(self._order[kind.first + self._progress[0]])] = str(error)
+            self._run.held = None  # far larger than any other run needs
+            self._progress[:] = self._progress[0] + 1, 0
+        self.finished += int(self._progress[0]) - done
+        if self._progress[0] == len(kind.configs):
+            self._kind += 1
+            self._progress[:] = 0
+        if self.finished == len(self._order) and self._moved:
+            self.metrics[self._order] = self._found
+            self.lag_counts[self._order] = self._lags
+
+    def _step_together(self, kind: _Alike) -> None:
+        run, rows = self._run, slice(kind.first, kind.first + len(kind.configs))
+        if self._progress[1] == 0:
+            self._turn_to(kind, int(self._progress[0]))
+        status = run_general_cells_kernel(
+            kind.parameters,
+            run.seed,
+            self._progress,
+            np.int64(run.budget),
+            *run.arguments(np.int64(0), np.int64(0))[-4:],
+            UNUSED,
+            self._found[rows],
+            self._lags[rows],
+        )
+        run.grow(status)
+
+    def _step_alone(self, kind: _Alike) -> None:
+        run, place = self._run, int(self._progress[0])
+        if self._progress[1] == 0:
+            self._turn_to(kind, place)
+            run.begin(self._seed)
+            self._progress[1] = 1
+        if run.step():
+            at = kind.first + place
+            run.summarize(self._found[at : at + 1])
+            self._lags[at] = run.lag_counts
+            self._progress[:] = place + 1, 0
+
+    def _turn_to(self, kind: _Alike, place: int) -> None:
+        """Let the run take up a configuration, with the arrays of the one before where these are alike."""
+        run = self._run
+        if kind.sizes != self._sizes:
+            run.held, self._sizes = None, kind.sizes
+        run.turn_to(kind.configs[place], kind.parameters[place : place + 1], kind.tables)
+        if run.held is None:
+            run.begin(self._seed)
+        run.use_seed(self._seed)
+
+    def batch_rows(self) -> np.ndarray:
+        """Return the recorded batches of the configuration that has just come to its end."""
+        return self._run.batch_rows()
+
+    def tables(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return what the configuration that has just come to its end recorded."""
+        return self._run.tables(core=True)
+
+
+def _alike(configs: Sequence[PipelineConfig], record: dict[str, bool]) -> tuple[np.ndarray, list[_Alike]]:
+    """Put configurations that are alike together: the order in which all run, and the kinds."""
+    recording = any(record.values())
+    packed = pack(configs, **record)
+    order: list[int] = []
+    kinds = []
+    for key, places in _places(configs, in_order=recording):
+        some = [configs[place] for place in places]
+        one = some[0]
+        together = not (recording or one.has_failures or one.engine is not None)
+        kinds.append(
+            _Alike(len(order), some, packed[places], general_tables(one), key[: -len(_laws(one))], together)
+        )
+        order += places
+    return np.array(order, np.int64), kinds
+
+
+def _places(
+    configs: Sequence[PipelineConfig], *, in_order: bool
+) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
+    """Yield what configurations have in common and their places; `in_order`: neighbours alone."""
+    keys = [
+        (*_sizes(config), failing_parts(config), len(config.response_length.segments), *_laws(config))
+        for config in configs
+    ]
+    if in_order:
+        for key, places in groupby(range(len(configs)), key=keys.__getitem__):
+            yield key, list(places)
+        return
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for place, key in enumerate(keys):
+        found.setdefault(key, []).append(place)
+    yield from found.items()
