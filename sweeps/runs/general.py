@@ -40,6 +40,7 @@ _FIELDS = records.GeneralArrays._fields + records.FailureArrays._fields
 _named_tuple: Callable[..., Any] = namedtuple  # for type checkers, which want the fields written out
 _Held = _named_tuple("_Held", _FIELDS)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
+_MOST_ROOM = 2**10  # rollouts to make room for because another run needed it: all of it is cleared each time
 
 
 class GeneralRun(Run):
@@ -194,6 +195,19 @@ class GeneralRun(Run):
                 saved_members=enlarged_halves(held.saved_members, count * size),
             )
         self._chain_unused(first)
+        self._make_scratch()
+
+    def make_room(self, groups: int) -> None:
+        """Make room at once for about as many groups as another run needed, before this run begins.
+
+        The room is doubled as it would grow: whether a run fits into memory does not depend on others.
+        """
+        count, size = len(self.held.groups), self.config.group_size
+        if self.config.has_failures or self.config.admit == "batch":  # these grow in other ways too
+            return
+        while count < groups and 2 * count * size <= _MOST_ROOM:
+            count *= 2
+        self._hold(groups=np.zeros(count, records.GROUP), members=np.zeros(count * size, records.MEMBER))
         self._make_scratch()
 
     @property

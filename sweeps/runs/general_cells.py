@@ -1,4 +1,4 @@
-"""Many configurations of the general loop at one seed: as many of them in one call of the kernel as can be."""
+"""Many configurations of the general loop at one seed, in as few calls of the kernel as can be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...kernels.pipeline import records
 from ...kernels.pipeline.general_cells import UNUSED, run_general_cells_kernel
 from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
-from .failing import failing_parts
+from .failing import failing_parts, runs_together
 from .general import GeneralRun, new_draws
 from .parameters import general_tables, pack
 
@@ -91,15 +91,10 @@ class GeneralCells:
         run, rows = self._run, slice(kind.first, kind.first + len(kind.configs))
         if self._progress[1] == 0:
             self._turn_to(kind, int(self._progress[0]))
+        _, seed, _, budget, *reads_and_holds = run.arguments(np.int64(records.NEVER), np.int64(run.budget))
+        found, lags = self._found[rows], self._lags[rows]
         status = run_general_cells_kernel(
-            kind.parameters,
-            run.seed,
-            self._progress,
-            np.int64(run.budget),
-            *run.arguments(np.int64(0), np.int64(0))[-4:],
-            UNUSED,
-            self._found[rows],
-            self._lags[rows],
+            kind.parameters, seed, self._progress, budget, *reads_and_holds, UNUSED, found, lags
         )
         run.grow(status)
 
@@ -117,13 +112,15 @@ class GeneralCells:
 
     def _turn_to(self, kind: _Alike, place: int) -> None:
         """Let the run take up a configuration, with the arrays of the one before where these are alike."""
-        run = self._run
+        run, before = self._run, self._run.held
         if kind.sizes != self._sizes:
             run.held, self._sizes = None, kind.sizes
         run.turn_to(kind.configs[place], kind.parameters[place : place + 1], kind.tables)
-        if run.held is None:
-            run.begin(self._seed)
         run.use_seed(self._seed)
+        if run.held is None and kind.together:
+            run.begin(self._seed)
+            if before is not None:
+                run.make_room(len(before.groups))
 
     def batch_rows(self) -> np.ndarray:
         """Return the recorded batches of the configuration that has just come to its end."""
@@ -140,13 +137,11 @@ def _alike(configs: Sequence[PipelineConfig], record: dict[str, bool]) -> tuple[
     packed = pack(configs, **record)
     order: list[int] = []
     kinds = []
-    for key, places in _places(configs, in_order=recording):
+    for sizes, places in _places(configs, in_order=recording):
         some = [configs[place] for place in places]
         one = some[0]
-        together = not (recording or one.has_failures or one.engine is not None)
-        kinds.append(
-            _Alike(len(order), some, packed[places], general_tables(one), key[: -len(_laws(one))], together)
-        )
+        together = not recording and runs_together(one)
+        kinds.append(_Alike(len(order), some, packed[places], general_tables(one), sizes, together))
         order += places
     return np.array(order, np.int64), kinds
 
@@ -154,16 +149,18 @@ def _alike(configs: Sequence[PipelineConfig], record: dict[str, bool]) -> tuple[
 def _places(
     configs: Sequence[PipelineConfig], *, in_order: bool
 ) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
-    """Yield what configurations have in common and their places; `in_order`: neighbours alone."""
-    keys = [
-        (*_sizes(config), failing_parts(config), len(config.response_length.segments), *_laws(config))
-        for config in configs
-    ]
+    """Yield the sizes and the places of configurations that are alike; `in_order`: of neighbours alone."""
+    keys = [(_sizes_of(config), _laws(config)) for config in configs]
     if in_order:
-        for key, places in groupby(range(len(configs)), key=keys.__getitem__):
-            yield key, list(places)
+        for (sizes, _), places in groupby(range(len(configs)), key=keys.__getitem__):
+            yield sizes, list(places)
         return
     found: dict[tuple[Any, ...], list[int]] = {}
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
-    yield from found.items()
+    for (sizes, _), places_of in found.items():
+        yield sizes, places_of
+
+
+def _sizes_of(config: PipelineConfig) -> tuple[Any, ...]:
+    return *_sizes(config), *failing_parts(config), len(config.response_length.segments)

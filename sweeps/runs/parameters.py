@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ...kernels.pipeline.records import FULL_RATE
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
 from ..laws.lengths import LengthLaw
+from ..laws.seconds import SecondsLaw
 
 NO_CAP = 2**60
 _PUBLICATIONS = {
@@ -45,6 +47,10 @@ def _read_only(table: np.ndarray) -> np.ndarray:
     return view
 
 
+# The general loop's tables of laws, as functions give them one after another.
+_OF_ENVIRONMENT = ("environment_cdf", "environment_guide", "environment_ticks")
+_OF_TRACE = ("trace_tokens", "trace_ticks", "trace_group_starts", "trace_group_of_row")
+_OF_SEGMENTS = ("segments", "segment_cdf", "segment_guide", "segment_tokens", "segment_ticks")
 _NO_INTEGERS = np.zeros(1, np.int64)
 _NO_REALS = np.ones(1, np.float64)
 _NO_GUIDE = np.zeros(2, np.int64)
@@ -177,24 +183,28 @@ def _environment(config: PipelineConfig) -> int:
 
 def general_tables(config: PipelineConfig) -> records.Tables:
     """Return the tables for the general loop, all read-only: one kind of array, one compilation."""
-    law, environment = config.response_length, config.environment_seconds
-    no_environment = (_NO_REALS, _NO_GUIDE, _NO_INTEGERS)
-    tables = (
-        law.cdf,
-        law.guide,
-        work_rates(config.decode_slowdown_per_rollout, config.rollout_workers),
-        _limits(config),
-        *(
-            no_environment
-            if environment is None
-            else (environment.cdf, environment.guide, _ticks_of(environment.values_seconds))
-        ),
-        *_trace(config),
-        np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64),
-        *segment_tables(law),
-        *drift_tables(config),
+    rates = work_rates(config.decode_slowdown_per_rollout, config.rollout_workers)
+    drift_lags, drift_values = drift_tables(config)
+    return records.Tables(
+        work_rates=_read_only(rates),
+        limits=_read_only(_limits(config)),
+        drift_lags=drift_lags,
+        drift_values=drift_values,
+        **_tables_of_laws(config.response_length, config.environment_seconds),
     )
-    return records.Tables(*map(_read_only, tables))
+
+
+@lru_cache(maxsize=4)
+def _tables_of_laws(law: LengthLaw, environment: SecondsLaw | None) -> dict[str, np.ndarray]:
+    """Return the tables of the laws, read-only; those of the last ones are kept, for a sweep's cells."""
+    tables = dict(zip(_OF_TRACE, _trace(law))) | dict(zip(_OF_SEGMENTS, segment_tables(law)))
+    tables |= {"cdf": law.cdf, "guide": law.guide}
+    tables["decile_edges"] = np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64)
+    of_environment = (_NO_REALS, _NO_GUIDE, _NO_INTEGERS)
+    if environment is not None:
+        of_environment = (environment.cdf, environment.guide, _ticks_of(environment.values_seconds))
+    tables |= dict(zip(_OF_ENVIRONMENT, of_environment))
+    return {name: _read_only(table) for name, table in tables.items()}
 
 
 def work_rates(slowdown: float, slots: int) -> np.ndarray:
@@ -231,9 +241,8 @@ def _limits(config: PipelineConfig) -> np.ndarray:
     return np.array(rows, records.LIMIT)
 
 
-def _trace(config: PipelineConfig) -> tuple[Any, Any, Any, Any]:
+def _trace(law: LengthLaw) -> tuple[Any, Any, Any, Any]:
     """Return tokens, ticks, group starts and group of each row of a trace; dummies where there is none."""
-    law = config.response_length
     if law.paired_seconds is not None:
         return law.paired_tokens, _ticks_of(law.paired_seconds), _NO_GUIDE, _NO_INTEGERS
     if law.group_starts is not None:
