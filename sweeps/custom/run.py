@@ -183,3 +183,7 @@ class CustomCells:
         """Return what the configuration that has just come to its end recorded, as far as it is wanted."""
         found = self._last.tables(core=True)
         return {table: columns for table, columns in found.items() if self._wanted.get(table)}
+
+    def let_go(self) -> None:
+        """Hold the metrics of the last seed no longer; the next seed may begin."""
+        del self.metrics

@@ -20,6 +20,7 @@ from ...kernels.errors import ConfigError, nearest
 from ..checks import WholeNumber, checked
 from ..config.config import PipelineConfig
 from ..runs.many import BatchResult, Cancelled
+from ..runs.setups import Kept
 from .progress import Progress
 from .units import rectangles, tiles
 from .work import UnitWork, run_block
@@ -191,6 +192,7 @@ def run_units(
 def _run_blocks(
     feed: _Feed, unit_done: UnitDone, progress: Progress, cancel: threading.Event, run: RunBlock
 ) -> None:
+    kept = Kept()
     while True:
         if cancel.is_set():
             raise Cancelled("the sweep was asked to stop")
@@ -207,7 +209,7 @@ def _run_blocks(
         work, count = block.work, len(block.cells) * len(block.seeds)
         began = time.perf_counter()
         seeds = work.seeds[block.seeds]
-        result = run(block.configs, seeds, work.record, cancel, tell, work.part.custom)
+        result = run(block.configs, seeds, work.record, cancel, tell, work.part.custom, kept)
         seconds = time.perf_counter() - began
         progress.advance(count - told)
         progress.block(work.name, count, seconds)

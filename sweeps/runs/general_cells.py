@@ -130,6 +130,10 @@ class GeneralCells:
         """Return what the configuration that has just come to its end recorded."""
         return self._run.tables(core=True)
 
+    def let_go(self) -> None:
+        """Hold the metrics of the last seed no longer; the next seed may begin."""
+        del self.metrics, self._found, self._lags
+
 
 def _alike(configs: Sequence[PipelineConfig], record: dict[str, bool]) -> tuple[np.ndarray, list[_Alike]]:
     """Put configurations that are alike together: the order in which all run, and the kinds."""

@@ -152,3 +152,7 @@ class LeanCells:
         """Return what the configuration that has just come to its end recorded."""
         self._run.config = self._configs[self.finished - 1]
         return self._run.tables(core=True)
+
+    def let_go(self) -> None:
+        """Hold the metrics of the last seed no longer; the next seed may begin."""
+        del self.metrics

@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from ...kernels.errors import LagsweepError
-from ...kernels.pipeline.metrics import hidden_metrics
 from ..config.config import PipelineConfig
+from .setups import Kept, Setup
 from .status import DONE, FAILED
 from .windows import NO_WINDOWS, Windows, window_values
 
@@ -44,6 +44,9 @@ class Cells(Protocol):
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what the configuration that has just come to its end recorded."""
+
+    def let_go(self) -> None:
+        """Hold the metrics of the last seed no longer; the next seed may begin."""
 
 
 CellsOf: TypeAlias = Callable[..., Cells]
@@ -113,6 +116,7 @@ def simulate_batch(
     cancel: threading.Event | None = None,
     on_progress: Callable[[int], None] | None = None,
     cells_of: CellsOf | None = None,
+    kept: Kept | None = None,
 ) -> BatchResult:
     """Run every configuration at every seed (a configuration's own seed is not used).
 
@@ -128,6 +132,8 @@ def simulate_batch(
         Told how many runs have been finished in this call.
     cells_of : callable, optional
         Makes what runs configurations with rules of the user's own, in place of our loops.
+    kept : Kept, optional
+        What this thread keeps from one call to the next, of the same configurations.
 
     Returns
     -------
@@ -141,7 +147,11 @@ def simulate_batch(
     (2, 3)
     """
     progress = _Progress(cancel, on_progress)
-    return _simulate(configs, seeds, record, progress, lean=True, cells_of=cells_of)
+    kept = kept or Kept()
+    setup = kept.setup_of(configs, record, cells_of)
+    result = _simulate(setup, seeds, progress)
+    kept.keep(setup)
+    return result
 
 
 def general_batch(
@@ -153,7 +163,7 @@ def general_batch(
     on_progress: Callable[[int], None] | None = None,
 ) -> BatchResult:
     """Run configurations of any level as :func:`simulate_batch` does, all with the general loop."""
-    return _simulate(configs, seeds, record, _Progress(cancel, on_progress), lean=False)
+    return _simulate(Setup(configs, record, lean=False), seeds, _Progress(cancel, on_progress))
 
 
 class _Progress:
@@ -170,50 +180,16 @@ class _Progress:
             self._on_progress(self.runs)
 
 
-def _simulate(
-    configs: Sequence[PipelineConfig],
-    seeds: np.ndarray,
-    record: Record,
-    progress: _Progress,
-    *,
-    lean: bool,
-    cells_of: CellsOf | None = None,
-) -> BatchResult:
-    """Run configurations that share a loop and their laws together; `lean`: level 1 by the lean loop."""
+def _simulate(setup: Setup, seeds: np.ndarray, progress: _Progress) -> BatchResult:
     seeds = np.asarray(seeds, np.uint64)
-    result = empty_result(len(configs), len(seeds))
-    together: dict[tuple[bool, str, str], list[int]] = {}
-    for index, config in enumerate(configs):
-        # Windows need to know which batch a discard comes with: the general loop tells.
-        above = not (lean and config.is_level_1 and cells_of is None) or record.windows.count > 0
-        drift = "" if config.drift is None else config.drift.digest
-        together.setdefault((above, config.response_length.digest, drift), []).append(index)
+    record = setup.record
+    result = empty_result(len(setup.configs), len(seeds))
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
-    hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
-    for (above, _, _), members in sorted(together.items()):
-        _run_members(
-            _cells([configs[index] for index in members], record, above, cells_of),
-            members,
-            hidden,
-            seeds,
-            record,
-            result,
-            tables,
-            progress,
-        )
+    for cells, members in setup.cells():
+        _run_members(cells, members, setup.hidden, seeds, record, result, tables, progress)
     for name, parts in tables.items():
         setattr(result, name, _joined(parts, len(seeds)))
     return result
-
-
-def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool, cells_of: CellsOf | None) -> Cells:
-    from .general_cells import GeneralCells
-    from .lean import LeanCells
-
-    ours: CellsOf = cast(CellsOf, GeneralCells if above else LeanCells)
-    cells = cells_of or ours
-    batches = record.batches or record.windows.count > 0
-    return cells(configs, batches=batches, timeline=record.timeline, rollouts=record.rollouts)
 
 
 def _run_members(
@@ -251,6 +227,7 @@ def _run_members(
             done[index, seed_index] = False
             lags[seed_index, index] = 0
             result.reasons[members[index], seed_index] = why
+    cells.let_go()
     _put(result, members, _by_metric(found, hidden, done), lags.swapaxes(0, 1), np.where(done, DONE, FAILED))
 
 
