@@ -238,11 +238,11 @@ def _by_metric(found: np.ndarray, hidden: frozenset[str], done: np.ndarray) -> d
     # Every field has eight bytes: all are turned in one pass, where a pass each would read all reports again.
     words = found.view(np.int64).reshape(*found.shape, len(names))
     planes = np.ascontiguousarray(words.transpose(2, 1, 0))
-    metrics = {}
+    metrics, all_done = {}, bool(done.all())
     for metric, plane in zip(names, planes):
         if metric not in hidden:
             metrics[metric] = plane.view(kind[metric])
-            if not done.all():
+            if not all_done:
                 metrics[metric][~done] = fill_value(kind[metric].str)
     return metrics
 
