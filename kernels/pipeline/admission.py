@@ -90,3 +90,17 @@ def closed_gate(parameters, state, limits):
             least = room
             cause = np.int64(SLOTS_FIRST_LIMIT + limit)
     return cause
+
+
+@jit(inline=True, counted=False)
+def counts_starts(parameters, state):
+    """Say whether what starts now is measured: after the warm-up; without one, time 0 counts too."""
+    return state.now > parameters.warmup or parameters.warmup == 0
+
+
+@jit(inline=True, counted=False)
+def note_cap(parameters, state):
+    """Note at the end of a settle whether the token cap holds slots back."""
+    state.cap_closed = 0
+    if state.idle > 0 and cap_closes(parameters, state, next_admission(parameters, state)):
+        state.cap_closed = 1

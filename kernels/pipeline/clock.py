@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
+from .places import place
 from .records import (
     DECODING,
     DUE,
@@ -32,21 +33,18 @@ _PARTS_MASK = FULL_RATE - 1
 def set_key(tree, leaves, slot, key):
     """Set a slot's key (int64) in a tournament tree int64[2 * leaves]: a node holds its smallest key."""
     node = leaves + slot
-    tree[node] = key
+    tree[place(node)] = key
     while node > 1:
-        other = tree[node ^ 1]
-        key = other if other < key else key
+        key = min(key, tree[place(node ^ 1)])
         node >>= 1
-        if tree[node] == key:
-            break
-        tree[node] = key
+        tree[place(node)] = key
 
 
 @jit(counted=False)
 def rebuild_tree(tree, leaves):
     """Set all nodes above the leaves of a tournament tree int64[2 * leaves], after many keys have changed."""
     for node in range(leaves - 1, 0, -1):
-        tree[node] = min(tree[2 * node], tree[2 * node + 1])
+        tree[place(node)] = min(tree[place(2 * node)], tree[place(2 * node + 1)])
 
 
 @jit(inline=True, counted=False)
@@ -56,7 +54,7 @@ def first_slot(tree, leaves):
     node = np.int64(1)
     while node < leaves:
         node <<= 1
-        if tree[node] != key:
+        if tree[place(node)] != key:
             node += 1
     return node - leaves
 
@@ -99,14 +97,18 @@ def book_time(parameters, state, slot_ticks, trainer_ticks, time):
         if state.max_queue < 0:
             state.max_queue = state.queue_tokens
         state.queue_token_ticks += np.float64(state.queue_tokens) * np.float64(span)
-        idle_ticks = state.idle * span
-        state.idle_slot_ticks += idle_ticks
-        slot_ticks[state.idle_cause] += idle_ticks
-        slot_ticks[SLOTS_BUSY] += (parameters.slots - state.idle - state.held) * span
-        slot_ticks[SLOTS_HELD] += state.held * span
-        trainer_ticks[state.trainer_cause] += time - max(max(now, warmup), state.trainer_booked)
-        if state.idle > 0 and state.cap_closed == 1:
-            state.backpressure_ticks += span
+        idle = state.idle
+        busy = parameters.slots - idle
+        if idle > 0:
+            state.idle_slot_ticks += idle * span
+            slot_ticks[place(state.idle_cause)] += idle * span
+            if state.cap_closed == 1:
+                state.backpressure_ticks += span
+        if state.held > 0:
+            busy -= state.held
+            slot_ticks[SLOTS_HELD] += state.held * span
+        slot_ticks[SLOTS_BUSY] += busy * span
+        trainer_ticks[place(state.trainer_cause)] += time - max(max(now, warmup), state.trainer_booked)
     state.now = time
     state.events += 1
 

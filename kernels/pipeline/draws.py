@@ -14,6 +14,7 @@ import numpy as np
 from .._jit import jit
 from ..draws.philox import normal_from_word, normal_quantile, rollout_words, uniform_from_word
 from ..draws.sampler import member_row, pick_row, sample_length
+from .places import place
 from .records import ENVIRONMENT_LAW, ENVIRONMENT_PAIRED
 
 _TWO_TO_MINUS_52 = 2.0**-52
@@ -43,10 +44,10 @@ def shared_normal(draws, number, bits):
     """Return the standard normal of a rollout's kept bits: the seed's other configurations need it too."""
     if number >= draws.drawn[0]:
         return noise_from_bits(bits)
-    normal = draws.normals[number]
+    normal = draws.normals[place(number)]
     if normal != normal:
         normal = noise_from_bits(bits)
-        draws.normals[number] = normal
+        draws.normals[place(number)] = normal
     return normal
 
 
@@ -110,7 +111,8 @@ def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record,
     highest = np.float64(parameters.law_maximum)
     if draw_ahead(parameters, seed, number, tables, draws):
         words = draws.words
-        w0, w1, w2, w3 = words[0, number], words[1, number], words[2, number], words[3, number]
+        column = place(number)
+        w0, w1, w2, w3 = words[0, column], words[1, column], words[2, column], words[3, column]
     else:
         w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
     uniform = uniform_from_word(w0)
@@ -134,10 +136,10 @@ def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record,
     else:
         tokens = sample_length(uniform, parameters.law_minimum, tables.cdf, tables.guide)
     if parameters.environment == ENVIRONMENT_LAW:
-        place = sample_length(
+        drawn = sample_length(
             uniform_from_word(w2), np.int64(0), tables.environment_cdf, tables.environment_guide
         )
-        environment = tables.environment_ticks[place]
+        environment = tables.environment_ticks[drawn]
     sigma = parameters.prompt_sigma
     if position == 0:
         if sigma > 0.0:

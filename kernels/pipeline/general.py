@@ -17,22 +17,19 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from ..draws.philox import rollout_words, uniform_from_word
-from ..draws.sampler import sample_length
-from .admission import cap_closes, closed_gate, next_admission
+from .admission import closed_gate, counts_starts, next_admission, note_cap
 from .asking import _ask_admission_kernel, _ask_length_kernel
 from .clock import (
     _pass_time_kernel,
     book_time,
     bring_clock,
-    event_key,
     next_decode_time,
     next_training_time,
     put_on_clock,
     set_key,
     work_of,
 )
-from .draws import _draw_member_kernel, draw_ahead, noise_bits, segment_of
+from .draws import segment_of
 from .fleet import (
     _attend_engines_kernel,
     _begin_standing_kernel,
@@ -47,7 +44,7 @@ from .groups import (
     join_queue,
 )
 from .holding import _join_held_kernel, hold_group, may_join, queue_is_full
-from .moving import begin_decode, end_decode
+from .places import place
 from .publication import _cancel_running_kernel, _channel_kernel
 from .records import (
     ASKS_ADMISSION,
@@ -56,11 +53,9 @@ from .records import (
     AT_UPDATE,
     CHANNEL_DRAINING,
     CHANNEL_FREE,
-    COMPLETED,
     COMPLETED_MEMBER,
     DISCARDED,
     DUE,
-    EMPTY,
     EVENT_EVALUATION,
     EVENT_PUBLICATION,
     EVENT_ROLLOUT,
@@ -75,7 +70,6 @@ from .records import (
     GROW_TIMELINE,
     NEVER,
     NO_ANSWER,
-    NO_ENVIRONMENT,
     OUT_OF_BUDGET,
     QUEUED,
     REACHED,
@@ -84,17 +78,10 @@ from .records import (
     SLOTS_BUSY,
     SLOTS_FIRST_LIMIT,
     SLOTS_PUBLICATION,
-    TAIL,
-    TIMED,
-    TRAINER_BATCH,
-    TRAINER_BUSY,
     TRAINER_CHECKPOINT,
-    TRAINER_EVALUATION,
-    TRAINER_FETCH,
-    TRAINER_PUBLICATION,
     TRAINER_RESTART,
-    TRAINER_RUNNING_GROUPS,
 )
+from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, time_end
 from .steps import (
     _after_publication_kernel,
     _fetch_ends_kernel,
@@ -106,12 +93,13 @@ from .steps import (
     take_in_hand,
 )
 from .stops import starts_are_stopped
+from .stretch import _complete_rollouts_kernel, has_stretches
 from .ticks import ticks
 from .trainer import (
     _finish_batch_kernel,
     _take_batch_kernel,
     finds_enough,
-    holds_enough,
+    note_trainer,
 )
 
 ticks_of = jit(inline=True)(ticks)
@@ -166,13 +154,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     with_failures = parameters.failures == 1
     record_timeline = parameters.record_timeline == 1
     record_rollouts = parameters.record_rollouts == 1
-    plain = (
-        parameters.trace_groups == 0
-        and parameters.environment == NO_ENVIRONMENT
-        and parameters.prompt_sigma == 0.0
-        and parameters.filter == 0.0
-        and parameters.segments == 0
-    )
+    plain = draws_are_plain(parameters)
+    stretches = has_stretches(parameters, asked)
     last_time = min(until, parameters.horizon)
     if state.ended == 1 and state.settling == 0:  # else the last settle is still under way
         return REACHED
@@ -301,37 +284,21 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     else:
                         slot = root & (leaves - 1)
                         state.freed = slot
-                    record = slots[slot].group
-                    member = record * size + slots[slot].member
-                    tokens = members[member].tokens
-                    state.in_flight_tokens -= tokens
-                    members[member].slot = COMPLETED
-                    if moves_ends:
-                        end_decode(state, slots, members, slot, member)
-                    if virtual or moves_ends:
-                        work = slots[slot].done
-                        members[member].newer_versions = (
-                            slots[slot].version_work / np.float64(work) if work > 0 else 0.0
-                        )
-                    slots[slot].phase = EMPTY
-                    slots[state.idle].idle_stack = slot
-                    state.idle += 1
-                    groups[record].tokens += tokens
-                    groups[record].finished += 1
-                    if measured:
-                        state.generated_tokens += tokens
-                        state.generated_rollouts += 1
+                    record, member, finished = end_rollout(
+                        state, slots, groups, members, size, slot, moves_ends, measured
+                    )
+                    group = groups[place(record)]
                     if record_rollouts:
                         row = members[member].row
                         rollout_rows[row].end = time
                         rollout_rows[row].end_version = members[member].end_version
                         rollout_rows[row].outcome = COMPLETED_MEMBER
 
-                    if groups[record].finished == size:
+                    if finished == size:
                         # The group is ready: filtered, held, too old, or the newest of the queue.
                         if measured:
                             state.generated_groups += 1
-                        is_held = groups[record].filtered == 0 and queue_is_full(parameters, state)
+                        is_held = group.filtered == 0 and queue_is_full(parameters, state)
                         if record_rollouts:
                             for other in range(record * size, (record + 1) * size):
                                 rollout_rows[members[other].row].ready = time
@@ -341,10 +308,10 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         reason = np.int64(QUEUED)
                         if is_held:
                             hold_group(state, slots, groups, record, slot)
-                        elif groups[record].filtered == 1:
+                        elif group.filtered == 1:
                             reason = np.int64(FILTERED)
                         elif parameters.stale_check == AT_UPDATE and (
-                            state.version - groups[record].version > parameters.max_lag
+                            state.version - group.version > parameters.max_lag
                         ):
                             reason = np.int64(DISCARDED)
                         else:
@@ -412,6 +379,12 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
 
         # --- settle, second half: slots may start --------------------------------------------------------
         state.settling = 1
+        if stretches:
+            _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tables, draws, arrays)
+            if state.ended == 1 and state.settling == 0:
+                return REACHED
+            if state.settling != 1:
+                continue
         now = state.now
         while state.idle > 0:
             again = with_failures and failures.again > 0
@@ -439,32 +412,22 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         break
                 for _ in range(needed):
                     admit_group(parameters, state, groups, members)
-                if now > warmup or warmup == 0:  # without a warm-up time 0 counts too
+                if counts_starts(parameters, state):
                     state.admitted_groups += needed
                 record = state.starting
 
             # The next member of the group starts in the slot freed last.
-            position = failures.again_member if again else groups[record].started
-            member = record * size + position
-            is_fresh = position >= groups[record].drawn and not again
-            number = state.next_number if is_fresh else members[member].number
-            environment = np.int64(0)
-            if plain:
-                if draw_ahead(parameters, seed, number, tables, draws):
-                    noise = noise_bits(draws.words[1, number])
-                    tokens = draws.tokens[number]
-                else:
-                    w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
-                    noise = noise_bits(w1)
-                    tokens = sample_length(
-                        uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide
-                    )
-            else:
-                tokens, environment, noise = _draw_member_kernel(
-                    parameters, seed, number, tables, draws, groups, record, position, state.published
-                )
+            group = groups[place(record)]
+            position = failures.again_member if again else group.started
+            rollout = members[place(record * size + position)]
+            is_fresh = position >= group.drawn and not again
+            number = state.next_number if is_fresh else rollout.number
+            published = state.published
+            tokens, environment, noise = draw_member(
+                parameters, seed, tables, draws, groups, record, position, number, published, plain
+            )
             if asked.length == 1 and again:
-                tokens = members[member].tokens
+                tokens = rollout.tokens
             elif asked.length == 1:
                 if asked.answer == NO_ANSWER:
                     _ask_length_kernel(state, seed, arrays, record, position, number, tokens)
@@ -473,56 +436,33 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 asked.answer = NO_ANSWER
             if is_fresh:
                 state.next_number += 1
-                members[member].number = number
-            if parameters.segments > 0 and (now > warmup or warmup == 0):
-                arrays.segment_starts[segment_of(tables, state.published)] += 1
-            if (position == 0 and not again) or state.published < groups[record].version:
-                groups[record].version = state.published
+                rollout.number = number
+            if parameters.segments > 0 and counts_starts(parameters, state):
+                arrays.segment_starts[segment_of(tables, published)] += 1
+            if (position == 0 and not again) or published < group.version:
+                group.version = published
 
-            total = max(
-                np.int64(1),
-                ticks_of(parameters.rollout_overhead + np.float64(tokens) / parameters.decode_rate),
+            slot, overhead, decode_ticks = start_rollout(
+                parameters, state, slots, rollout, record, position, tokens, noise
             )
-            overhead = min(total, parameters.overhead_ticks)
-            state.idle -= 1
-            slot = slots[state.idle].idle_stack
-            state.in_flight_tokens += tokens
-            slots[slot].group = record
-            slots[slot].member = position
-            members[member].noise = noise
-            members[member].tokens = tokens
-            members[member].version = state.published
-            members[member].trainer_version = state.version
-            members[member].publications = state.publications
-            members[member].start = now
-            members[member].end_version = state.published
-            members[member].slot = slot
-            members[member].decode_ticks = total - overhead
-            members[member].newer_versions = 0.0
             if with_engines:
                 _start_on_engine_kernel(
                     parameters, state, arrays, slot, record, position, number, tokens, environment
                 )
-            elif virtual and total > overhead:
-                slots[slot].done = 0
+            elif virtual and decode_ticks > 0:
                 slots[slot].tail = overhead + environment
-                slots[slot].version_work = 0.0
                 put_on_clock(
-                    state, slots, work_tree, leaves, slot, work_of(total - overhead, parameters.work_unit)
+                    state, slots, work_tree, leaves, slot, work_of(decode_ticks, parameters.work_unit)
                 )
             else:
-                slots[slot].phase = TAIL if virtual else TIMED
-                slots[slot].done = 0
-                end = now + total + environment
-                if moves_ends:
-                    begin_decode(slots, slot, now, total - overhead, overhead + environment)
-                set_key(time_tree, leaves, slot, event_key(parameters, end, slot))
+                tail = overhead + environment
+                time_end(parameters, state, slots, time_tree, slot, decode_ticks, tail, moves_ends, virtual)
                 if slot == state.freed:
                     state.freed = -1
             if record_rollouts:
                 row = state.next_row
                 state.next_row += 1
-                members[member].row = row
+                rollout.row = row
                 rollout_rows[row].number = number
                 rollout_rows[row].tokens = tokens
                 rollout_rows[row].version = state.published
@@ -530,38 +470,28 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 rollout_rows[row].end = -1
                 rollout_rows[row].lag = -1
                 rollout_rows[row].outcome = RUNNING
-                rollout_rows[row].group = groups[record].number
+                rollout_rows[row].group = group.number
                 rollout_rows[row].member = position
                 rollout_rows[row].end_version = -1
                 rollout_rows[row].ready = -1
             if again:
                 failures.again = 0
                 continue
-            groups[record].started = position + 1
+            group.started = position + 1
             if position + 1 == size:
-                state.starting = groups[record].live_next
+                state.starting = group.live_next
         state.settling = 0
         if state.freed >= 0:
             set_key(time_tree, leaves, state.freed, np.int64(NEVER))
 
         # --- what holds until the next event -------------------------------------------------------------
-        state.cap_closed = 0
-        if state.idle > 0 and cap_closes(parameters, state, next_admission(parameters, state)):
-            state.cap_closed = 1
+        note_cap(parameters, state)
         if with_failures and failures.restart_time != NEVER:
             state.trainer_cause = TRAINER_RESTART
         elif with_failures and failures.checkpoint_time != NEVER:
             state.trainer_cause = TRAINER_CHECKPOINT
-        elif state.training == 1:
-            state.trainer_cause = TRAINER_BUSY if state.fetch_time == NEVER else TRAINER_FETCH
-        elif state.evaluation_time != NEVER:
-            state.trainer_cause = TRAINER_EVALUATION
-        elif state.channel != CHANNEL_FREE and (parameters.blocks_trainer == 1 or sequential):
-            state.trainer_cause = TRAINER_PUBLICATION
-        elif holds_enough(parameters, state):
-            state.trainer_cause = TRAINER_RUNNING_GROUPS
         else:
-            state.trainer_cause = TRAINER_BATCH
+            note_trainer(parameters, state)
         if record_timeline:
             timeline_rows = arrays.timeline_rows
             row = state.timeline_rows

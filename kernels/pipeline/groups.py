@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
+from .places import place
 from .records import (
     DISCARDED,
     FILTERED,
@@ -50,14 +51,15 @@ def _advance_front_kernel(state, groups):
 @jit(inline=True, counted=False)
 def leave_live(parameters, state, groups, record):
     """Take a group out of the live ones."""
-    before = groups[record].live_previous
-    after = groups[record].live_next
-    groups[before].live_next = after
-    groups[after].live_previous = before
+    group = groups[place(record)]
+    before = group.live_previous
+    after = group.live_next
+    groups[place(before)].live_next = after
+    groups[place(after)].live_previous = before
     if parameters.order == STARTED:
-        if groups[record].in_front == 1:
+        if group.in_front == 1:
             state.front_count -= 1
-            groups[record].in_front = 0
+            group.in_front = 0
         elif state.front == record:
             state.front = after
             _advance_front_kernel(state, groups)
@@ -72,16 +74,17 @@ def is_ranked(parameters):
 @jit(inline=True, counted=False)
 def leave_queue(parameters, state, groups, record):
     """Take a group out of the queue."""
-    before = groups[record].previous
-    after = groups[record].next
-    groups[before].next = after
-    groups[after].previous = before
+    group = groups[place(record)]
+    before = group.previous
+    after = group.next
+    groups[place(before)].next = after
+    groups[place(after)].previous = before
     if is_ranked(parameters):
-        before = groups[record].rank_previous
-        after = groups[record].rank_next
+        before = group.rank_previous
+        after = group.rank_next
         groups[before].rank_next = after
         groups[after].rank_previous = before
-    state.queue_tokens -= groups[record].tokens
+    state.queue_tokens -= group.tokens
     state.queue_groups -= 1
 
 
@@ -110,15 +113,16 @@ def _rank_kernel(parameters, state, groups, record):
 @jit(inline=True, counted=False)
 def join_queue(parameters, state, groups, record):
     """Put a ready group at the end of the queue."""
+    group = groups[place(record)]
     last = groups[0].previous
-    groups[record].next = 0
-    groups[record].previous = last
-    groups[last].next = record
+    group.next = 0
+    group.previous = last
+    groups[place(last)].next = record
     groups[0].previous = record
-    groups[record].state = GROUP_QUEUED
-    state.queue_tokens += groups[record].tokens
+    group.state = GROUP_QUEUED
+    state.queue_tokens += group.tokens
     state.queue_groups += 1
-    state.queue_oldest = min(state.queue_oldest, groups[record].version)
+    state.queue_oldest = min(state.queue_oldest, group.version)
     if is_ranked(parameters):
         _rank_kernel(parameters, state, groups, record)
     if parameters.order == STARTED and state.front == record:
@@ -128,8 +132,9 @@ def join_queue(parameters, state, groups, record):
 @jit(inline=True, counted=False)
 def free_record(state, groups, record):
     """Return a record back."""
-    groups[record].state = GROUP_UNUSED
-    groups[record].next = state.free_head
+    group = groups[place(record)]
+    group.state = GROUP_UNUSED
+    group.next = state.free_head
     state.free_head = record
     state.free += 1
 
@@ -139,36 +144,38 @@ def admit_group(parameters, state, groups, members):
     """Admit one group: one that waits to run again, else a fresh prompt. There is an unused record."""
     record = state.requeue_head
     if record != 0:
-        state.requeue_head = groups[record].next
+        group = groups[place(record)]
+        state.requeue_head = group.next
         if state.requeue_head == 0:
             state.requeue_tail = 0
         state.requeued -= 1
         fresh = parameters.redraw == 1
     else:
         record = state.free_head
-        state.free_head = groups[record].next
+        group = groups[place(record)]
+        state.free_head = group.next
         state.free -= 1
-        groups[record].drawn = 0
+        group.drawn = 0
         fresh = True
     if fresh:
-        groups[record].number = state.next_group
+        group.number = state.next_group
         state.next_group += 1
-    groups[record].admission = state.next_admission
+    group.admission = state.next_admission
     state.next_admission += 1
-    groups[record].state = GROUP_RUNNING
-    groups[record].version = -1
-    groups[record].tokens = 0
-    groups[record].started = 0
-    groups[record].finished = 0
-    groups[record].filtered = 0
-    groups[record].in_front = 0
+    group.state = GROUP_RUNNING
+    group.version = -1
+    group.tokens = 0
+    group.started = 0
+    group.finished = 0
+    group.filtered = 0
+    group.in_front = 0
     first = record * parameters.group_size
     for member in range(first, first + parameters.group_size):
-        members[member].slot = NOT_STARTED
+        members[place(member)].slot = NOT_STARTED
     last = groups[0].live_previous
-    groups[record].live_previous = last
-    groups[record].live_next = 0
-    groups[last].live_next = record
+    group.live_previous = last
+    group.live_next = 0
+    groups[place(last)].live_next = record
     groups[0].live_previous = record
     if state.front == 0:
         state.front = record

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._jit import jit
 from .clock import event_key, rebuild_tree, share_done
+from .places import place
 from .records import ABORT, TAIL, TIMED
 from .ticks import ticks
 
@@ -23,31 +24,30 @@ ticks_of = jit(inline=True)(ticks)
 
 
 @jit(inline=True, counted=False)
-def begin_decode(slots, slot, now, decode_ticks, tail):
-    """Note what a publication needs to know of a rollout that starts now. All int64 ticks."""
-    slots[slot].mark = now
-    slots[slot].target = now + decode_ticks
-    slots[slot].tail = tail
-    slots[slot].version_work = 0.0
+def begin_decode(worker, now, decode_ticks, tail):
+    """Note what a publication needs to know of a rollout that starts now, in its slot. All int64 ticks."""
+    worker.mark = now
+    worker.target = now + decode_ticks
+    worker.tail = tail
 
 
 @jit(inline=True, counted=False)
-def _book_stretch(state, slots, members, slot, member, until):
+def _book_stretch(state, worker, rollout, until):
     """Book what a slot has decoded since its mark, under the version that is published; gives its age."""
-    versions = state.published - members[member].version
-    growth = until - slots[slot].mark
-    slots[slot].done += growth
+    versions = state.published - rollout.version
+    growth = until - worker.mark
+    worker.done += growth
     if versions > 0:
-        slots[slot].version_work += np.float64(versions) * np.float64(growth)
+        worker.version_work += np.float64(versions) * np.float64(growth)
     return versions
 
 
 @jit(inline=True, counted=False)
-def end_decode(state, slots, members, slot, member):
+def end_decode(state, worker, rollout):
     """Book the last stretch of a rollout that completes, unless a publication has come after its decode."""
-    if slots[slot].phase == TIMED:
-        versions = _book_stretch(state, slots, members, slot, member, slots[slot].target)
-        members[member].end_version = members[member].version + versions
+    if worker.phase == TIMED:
+        versions = _book_stretch(state, worker, rollout, worker.target)
+        rollout.end_version = rollout.version + versions
 
 
 @jit(counted=False)
@@ -68,33 +68,31 @@ def _move_ends_kernel(parameters, state, arrays):
     now = state.now
     transfer_end = now + parameters.sync_ticks
     for slot in range(parameters.slots):
-        if slots[slot].phase != TIMED:
+        worker = slots[place(slot)]
+        if worker.phase != TIMED:
             continue
-        mark = slots[slot].mark
-        target = slots[slot].target
+        mark = worker.mark
+        target = worker.target
         if mark > now:
             goes_on = max(mark, transfer_end)
             rest = target - mark
         else:
-            member = slots[slot].group * size + slots[slot].member
-            versions = _book_stretch(state, slots, members, slot, member, min(now, target))
+            rollout = members[place(worker.group * size + worker.member)]
+            versions = _book_stretch(state, worker, rollout, min(now, target))
             if target <= now:
-                members[member].end_version = members[member].version + versions
-                slots[slot].phase = TAIL
+                rollout.end_version = rollout.version + versions
+                worker.phase = TAIL
                 continue
             rest = target - now
             goes_on = transfer_end
             if aborts:
                 delay = parameters.resume_seconds
                 if rate > 0.0:
-                    done = slots[slot].done
-                    tokens = share_done(
-                        members[member].tokens, done, members[member].decode_ticks, np.int64(1)
-                    )
+                    tokens = share_done(rollout.tokens, worker.done, rollout.decode_ticks, np.int64(1))
                     delay = delay + np.float64(tokens) / rate
                 goes_on += ticks_of(delay)
-        slots[slot].mark = goes_on
-        slots[slot].target = goes_on + rest
-        tree[leaves + slot] = event_key(parameters, goes_on + rest + slots[slot].tail, slot)
+        worker.mark = goes_on
+        worker.target = goes_on + rest
+        tree[place(leaves + slot)] = event_key(parameters, goes_on + rest + worker.tail, slot)
     rebuild_tree(tree, leaves)
     state.cost += parameters.slots

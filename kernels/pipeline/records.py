@@ -537,6 +537,8 @@ class Tables(NamedTuple):
     segment_ticks: np.ndarray  # int64[…]
     drift_lags: np.ndarray  # DRIFT_LAG[L]: of a measured drift, as in the draws of the lean loop; else empty
     drift_values: np.ndarray  # float64[v]
+    lag_spreads: np.ndarray  # float64[LAG_BINS]: drift * sqrt(lag)
+    lag_inflations: np.ndarray  # float64[LAG_BINS]: exp of its square
 
 
 class GeneralArrays(NamedTuple):

@@ -16,6 +16,7 @@ from .draws import segment_of, shared_normal, uniform_from_bits
 from .ess import batch_ess, exp_saturating, measured_log_weight
 from .groups import decile_of, free_record, is_ranked, leave_live, leave_queue
 from .metrics import LAG_BINS
+from .places import place
 from .records import (
     CHANNEL_FREE,
     GROUP_POPPED,
@@ -31,6 +32,12 @@ from .records import (
     RANDOM,
     STARTED,
     TRAINED,
+    TRAINER_BATCH,
+    TRAINER_BUSY,
+    TRAINER_EVALUATION,
+    TRAINER_FETCH,
+    TRAINER_PUBLICATION,
+    TRAINER_RUNNING_GROUPS,
 )
 
 
@@ -54,6 +61,22 @@ def finds_enough(parameters, state):
     return enough
 
 
+@jit(inline=True, counted=False)
+def note_trainer(parameters, state):
+    """Note at the end of a settle what the trainer does or waits for, where nothing has failed."""
+    if state.training == 1:
+        cause = TRAINER_BUSY if state.fetch_time == NEVER else TRAINER_FETCH
+    elif state.evaluation_time != NEVER:
+        cause = TRAINER_EVALUATION
+    elif state.channel != CHANNEL_FREE and (parameters.blocks_trainer == 1 or parameters.sequential == 1):
+        cause = TRAINER_PUBLICATION
+    elif holds_enough(parameters, state):
+        cause = TRAINER_RUNNING_GROUPS
+    else:
+        cause = TRAINER_BATCH
+    state.trainer_cause = cause
+
+
 @jit(counted=False)
 def _take_batch_kernel(parameters, state, seed, arrays):
     """Take one batch from the queue and append it to the popped ones."""
@@ -66,8 +89,8 @@ def _take_batch_kernel(parameters, state, seed, arrays):
     state.cost += length if order == RANDOM else 0
     if order == RANDOM:
         record = groups[0].next
-        for place in range(length):
-            picks[place] = record
+        for index in range(length):
+            picks[index] = record
             record = groups[record].next
     batch = np.uint64(state.popped_batches + 1)
     head = np.int64(0)
@@ -100,19 +123,20 @@ def _take_batch_kernel(parameters, state, seed, arrays):
             record = groups[0].next
         leave_queue(parameters, state, groups, record)
         leave_live(parameters, state, groups, record)
-        groups[record].state = GROUP_POPPED
-        groups[record].next = 0
-        groups[record].dequeue_version = state.version
-        groups[record].dequeue_publications = state.publications
+        group = groups[place(record)]
+        group.state = GROUP_POPPED
+        group.next = 0
+        group.dequeue_version = state.version
+        group.dequeue_publications = state.publications
         if state.popped_head == 0:
             state.popped_head = record
         else:
-            groups[state.popped_tail].next = record
+            groups[place(state.popped_tail)].next = record
         state.popped_tail = record
         if head == 0:
             head = record
         count += 1
-        tokens += groups[record].tokens
+        tokens += group.tokens
         if parameters.record_rollouts == 1:
             for member in range(record * size, (record + 1) * size):
                 arrays.rollout_rows[members[member].row].outcome = IN_TRAINING
@@ -126,10 +150,36 @@ def _take_batch_kernel(parameters, state, seed, arrays):
     state.cost += count
 
 
+@jit(counted=False)
+def drift_by_lag_kernel(drift, spreads, inflations):
+    """Fill ``s = drift * sqrt(lag)`` and ``exp(s**2)`` of the lags 0…LAG_BINS - 1, float64[LAG_BINS] each."""
+    for lag in range(LAG_BINS):
+        spread = drift * math.sqrt(np.float64(lag))
+        spreads[lag] = spread
+        inflations[lag] = exp_saturating(spread * spread)
+
+
 @jit(inline=True, counted=False)
-def _count(histograms, row, lag):
-    """Count one rollout in a histogram."""
-    histograms[row, min(lag, LAG_BINS - 1)] += 1
+def _count(histograms, row, lag, number):
+    """Count so many rollouts in a histogram."""
+    histograms[row, place(min(lag, LAG_BINS - 1))] += number
+
+
+@jit(counted=False)
+def _count_alike_kernel(
+    state, histograms, number, lag, start_lag, dequeue_lag, end_lag, dequeue_sync_lag, sync_lag
+):
+    """Count rollouts of a finished batch that stand one after another and differ in none of their lags."""
+    _count(histograms, H_TRAINING, lag, number)
+    _count(histograms, H_START, start_lag, number)
+    _count(histograms, H_DEQUEUE, dequeue_lag, number)
+    _count(histograms, H_END, end_lag, number)
+    _count(histograms, H_DEQUEUE_SYNCS, dequeue_sync_lag, number)
+    _count(histograms, H_TRAINING_SYNCS, sync_lag, number)
+    state.lag_start_sum += number * start_lag
+    state.lag_end_sum += number * end_lag
+    state.sync_lag_dequeue_sum += number * dequeue_sync_lag
+    state.sync_lag_training_sum += number * sync_lag
 
 
 @jit(counted=False)
@@ -160,78 +210,131 @@ def _finish_batch_kernel(parameters, state, tables, draws, arrays, measured):
     lag_sum = np.int64(0)
     lag_max = np.int64(0)
     dequeue_lag_sum = np.int64(0)
-    last_lag = np.int64(0)
+    lag = np.int64(0)
     spread = 0.0
+    half_square = 0.0
     inflation = 1.0
+    real_lag = 0.0
     moment_sum = 0.0
     inflation_sum = 0.0
     largest = -math.inf
+    token_lag_sum = state.token_lag_sum
+    # Rollouts in turn are mostly alike in their versions: they are counted together.
+    alike = np.int64(0)
+    behaviour = np.int64(-1)
+    trainer_version = np.int64(-1)
+    end_version = np.int64(-1)
+    publications = np.int64(-1)
+    dequeue_version = np.int64(-1)
+    dequeue_publications = np.int64(-1)
+    trained_at = np.int64(-1)
     record = head
     for _ in range(count):
         if run_left == 0:
             run += 1
             run_left = short_run + (1 if run < long_runs else 0)
         run_left -= 1
-        for member in range(record * size, (record + 1) * size):
-            behaviour = members[member].version
-            tokens = members[member].tokens
-            lag = version + run - behaviour
-            dequeue_lag = groups[record].dequeue_version - behaviour
-            lag_sum += lag
-            dequeue_lag_sum += dequeue_lag
-            if lag != last_lag:
-                last_lag = lag
+        group = groups[place(record)]
+        differs = (
+            group.dequeue_version != dequeue_version
+            or group.dequeue_publications != dequeue_publications
+            or version + run != trained_at
+        )
+        first = record * size
+        for member in range(first, first + size):
+            rollout = members[place(member)]
+            if (
+                differs
+                or rollout.version != behaviour
+                or rollout.trainer_version != trainer_version
+                or rollout.end_version != end_version
+                or rollout.publications != publications
+            ):
+                differs = False
+                if alike > 0:
+                    lag_sum += alike * lag
+                    dequeue_lag_sum += alike * (dequeue_version - behaviour)
+                    if measured:
+                        _count_alike_kernel(
+                            state,
+                            histograms,
+                            alike,
+                            lag,
+                            trainer_version - behaviour,
+                            dequeue_version - behaviour,
+                            trained_at - end_version,
+                            dequeue_publications - publications,
+                            state.training_publications - publications,
+                        )
+                alike = np.int64(0)
+                behaviour = rollout.version
+                trainer_version = rollout.trainer_version
+                end_version = rollout.end_version
+                publications = rollout.publications
+                dequeue_version = group.dequeue_version
+                dequeue_publications = group.dequeue_publications
+                trained_at = version + run
+                lag = trained_at - behaviour
                 lag_max = max(lag_max, lag)
-                spread = drift * math.sqrt(np.float64(lag))
-                inflation = exp_saturating(spread * spread)
+                if lag < LAG_BINS:
+                    spread = tables.lag_spreads[place(lag)]
+                    inflation = tables.lag_inflations[place(lag)]
+                else:
+                    spread = drift * math.sqrt(np.float64(lag))
+                    inflation = exp_saturating(spread * spread)
+                half_square = spread * spread / 2
+                real_lag = np.float64(lag)
+            alike += 1
+            tokens = rollout.tokens
             own_spread = spread
+            own_half_square = half_square
             own_inflation = inflation
             if exponent != 0.0 and lag > 0:
                 mean_tokens = parameters.mean_tokens
                 if parameters.segments > 0:
                     mean_tokens = tables.segments[segment_of(tables, behaviour)].mean_tokens
                 own_spread = spread * (np.float64(tokens) / mean_tokens) ** exponent
+                own_half_square = own_spread * own_spread / 2
                 own_inflation = exp_saturating(own_spread * own_spread)
             log_weight = 0.0
             if drift_last >= 0:
-                place = min(lag, drift_last)
-                uniform = uniform_from_bits(members[member].noise)
-                log_weight = measured_log_weight(drift_lags, tables.drift_values, place, uniform)
-                moment_sum += drift_lags[place].first_moment
-                own_inflation = drift_lags[place].second_moment
+                row = min(lag, drift_last)
+                uniform = uniform_from_bits(rollout.noise)
+                log_weight = measured_log_weight(drift_lags, tables.drift_values, row, uniform)
+                moment_sum += drift_lags[row].first_moment
+                own_inflation = drift_lags[row].second_moment
             elif lag > 0:
-                normal = shared_normal(draws, members[member].number, members[member].noise)
-                log_weight = own_spread * normal - own_spread * own_spread / 2
-            log_weights[rollouts] = log_weight
+                normal = shared_normal(draws, rollout.number, rollout.noise)
+                log_weight = own_spread * normal - own_half_square
+            log_weights[place(rollouts)] = log_weight
             largest = max(largest, log_weight)
             inflation_sum += own_inflation
             rollouts += 1
             if measured:
-                publications = members[member].publications
-                start_lag = members[member].trainer_version - behaviour
-                end_lag = version + run - members[member].end_version
-                dequeue_sync_lag = groups[record].dequeue_publications - publications
-                sync_lag = state.training_publications - publications
-                _count(histograms, H_TRAINING, lag)
-                _count(histograms, H_START, start_lag)
-                _count(histograms, H_DEQUEUE, dequeue_lag)
-                _count(histograms, H_END, end_lag)
-                _count(histograms, H_DEQUEUE_SYNCS, dequeue_sync_lag)
-                _count(histograms, H_TRAINING_SYNCS, sync_lag)
-                histograms[H_TRAINED_DECILES, decile_of(tokens, tables.decile_edges)] += 1
-                state.lag_start_sum += start_lag
-                state.lag_end_sum += end_lag
-                state.sync_lag_dequeue_sum += dequeue_sync_lag
-                state.sync_lag_training_sum += sync_lag
-                token_lag = np.float64(lag) - members[member].newer_versions
-                state.token_lag_sum += np.float64(tokens) * token_lag
+                histograms[H_TRAINED_DECILES, place(decile_of(tokens, tables.decile_edges))] += 1
+                token_lag_sum += np.float64(tokens) * (real_lag - rollout.newer_versions)
             if recording:
-                row = members[member].row
+                row = rollout.row
                 rollout_rows[row].outcome = TRAINED
                 rollout_rows[row].lag = lag
-        after = groups[record].next
+        after = group.next
         free_record(state, groups, record)
         record = after
+    lag_sum += alike * lag
+    dequeue_lag_sum += alike * (dequeue_version - behaviour)
+    if measured:
+        _count_alike_kernel(
+            state,
+            histograms,
+            alike,
+            lag,
+            trainer_version - behaviour,
+            dequeue_version - behaviour,
+            trained_at - end_version,
+            dequeue_publications - publications,
+            state.training_publications - publications,
+        )
+        state.token_lag_sum = token_lag_sum
     state.popped_head = record
     if record == 0:
         state.popped_tail = 0

@@ -16,13 +16,11 @@ from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
 from .failing import failing_parts, runs_together
 from .general import GeneralRun, new_draws
-from .parameters import general_tables, pack
+from .parameters import general_tables, pack, read_by_tables
 
 DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
 # What the sizes of a run's arrays and their growth depend on, beside failures and the law's segments.
 _sizes = attrgetter("rollout_workers", "group_size", "batch_groups", "limits", "engine")
-# What its tables depend on, beside the slots and the limits.
-_laws = attrgetter("response_length", "environment_seconds", "decode_slowdown_per_rollout", "drift")
 
 
 class _Alike(NamedTuple):
@@ -154,7 +152,7 @@ def _places(
     configs: Sequence[PipelineConfig], *, in_order: bool
 ) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
     """Yield the sizes and the places of configurations that are alike; `in_order`: of neighbours alone."""
-    keys = [(_sizes_of(config), _laws(config)) for config in configs]
+    keys = [(_sizes_of(config), read_by_tables(config)) for config in configs]
     if in_order:
         for (sizes, _), places in groupby(range(len(configs)), key=keys.__getitem__):
             yield sizes, list(places)

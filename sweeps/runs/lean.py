@@ -39,7 +39,7 @@ class LeanRun(Run):
 
     def __init__(self, config: PipelineConfig, *, draw_rollouts: int = 1 << 10, **record: bool) -> None:
         law = config.response_length
-        drift_lags, drift_values = drift_tables(config)
+        drift_lags, drift_values = drift_tables(config.drift)
         self.draws = records.Draws(
             cdf=law.cdf,
             guide=law.guide,

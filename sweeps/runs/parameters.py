@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from ...kernels.pipeline import records
+from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.records import FULL_RATE
 from ...kernels.pipeline.ticks import ticks
-from ..config.config import PipelineConfig
+from ...kernels.pipeline.trainer import drift_by_lag_kernel
+from ..config.config import Limit, PipelineConfig
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw
 from ..laws.seconds import SecondsLaw
 
@@ -50,6 +54,7 @@ def _read_only(table: np.ndarray) -> np.ndarray:
 # The general loop's tables of laws, as functions give them one after another.
 _OF_ENVIRONMENT = ("environment_cdf", "environment_guide", "environment_ticks")
 _OF_TRACE = ("trace_tokens", "trace_ticks", "trace_group_starts", "trace_group_of_row")
+_OF_DRIFT = ("drift_lags", "drift_values", "lag_spreads", "lag_inflations")
 _OF_SEGMENTS = ("segments", "segment_cdf", "segment_guide", "segment_tokens", "segment_ticks")
 _NO_INTEGERS = np.zeros(1, np.int64)
 _NO_REALS = np.ones(1, np.float64)
@@ -181,16 +186,38 @@ def _environment(config: PipelineConfig) -> int:
     return records.NO_ENVIRONMENT if config.environment_seconds is None else records.ENVIRONMENT_LAW
 
 
+# All that the general loop's tables depend on: where it is equal, so are they.
+read_by_tables: Callable[[PipelineConfig], tuple[Any, ...]] = attrgetter(
+    "response_length",
+    "environment_seconds",
+    "decode_slowdown_per_rollout",
+    "rollout_workers",
+    "limits",
+    "drift",
+    "drift_per_version",
+)
+
+
 def general_tables(config: PipelineConfig) -> records.Tables:
     """Return the tables for the general loop, all read-only: one kind of array, one compilation."""
-    rates = work_rates(config.decode_slowdown_per_rollout, config.rollout_workers)
-    drift_lags, drift_values = drift_tables(config)
+    return _tables_of(*read_by_tables(config))
+
+
+def _tables_of(
+    law: LengthLaw,
+    environment: SecondsLaw | None,
+    slowdown: float,
+    slots: int,
+    limits: Sequence[Limit],
+    measured: DriftLaw | None,
+    drift: float,
+) -> records.Tables:
+    of_drift = (*drift_tables(measured), *_drift_by_lag(drift))
     return records.Tables(
-        work_rates=_read_only(rates),
-        limits=_read_only(_limits(config)),
-        drift_lags=drift_lags,
-        drift_values=drift_values,
-        **_tables_of_laws(config.response_length, config.environment_seconds),
+        work_rates=_read_only(work_rates(slowdown, slots)),
+        limits=_read_only(_limits(limits)),
+        **dict(zip(_OF_DRIFT, map(_read_only, of_drift))),
+        **_tables_of_laws(law, environment),
     )
 
 
@@ -205,6 +232,14 @@ def _tables_of_laws(law: LengthLaw, environment: SecondsLaw | None) -> dict[str,
         of_environment = (environment.cdf, environment.guide, _ticks_of(environment.values_seconds))
     tables |= dict(zip(_OF_ENVIRONMENT, of_environment))
     return {name: _read_only(table) for name, table in tables.items()}
+
+
+@lru_cache(maxsize=16)
+def _drift_by_lag(drift: float) -> tuple[np.ndarray, np.ndarray]:
+    """Tabulate the drift of whole lags and what it does to the ESS, by the very functions of a loop."""
+    spreads, inflations = np.empty(LAG_BINS), np.empty(LAG_BINS)
+    drift_by_lag_kernel(drift, spreads, inflations)
+    return spreads, inflations
 
 
 def work_rates(slowdown: float, slots: int) -> np.ndarray:
@@ -225,19 +260,19 @@ def work_rates(slowdown: float, slots: int) -> np.ndarray:
     return np.maximum(rates, 1.0).astype(np.int64)
 
 
-def drift_tables(config: PipelineConfig) -> tuple[np.ndarray, np.ndarray]:
+def drift_tables(drift: DriftLaw | None) -> tuple[np.ndarray, np.ndarray]:
     """Return DRIFT_LAG[L] and the log weights of a measured drift, read-only; both empty without one."""
-    if config.drift is None:
+    if drift is None:
         return _NO_DRIFT
-    table = config.drift.table
+    table = drift.table
     rows = np.zeros(len(table.share), records.DRIFT_LAG)
     for name in records.DRIFT_LAG.names or ():
         rows[name] = getattr(table, name)
     return _read_only(rows), _read_only(table.values)
 
 
-def _limits(config: PipelineConfig) -> np.ndarray:
-    rows = [(limit.count == "finished", _DONE[limit.done], limit.groups) for limit in config.limits]
+def _limits(limits: Sequence[Limit]) -> np.ndarray:
+    rows = [(limit.count == "finished", _DONE[limit.done], limit.groups) for limit in limits]
     return np.array(rows, records.LIMIT)
 
 

@@ -1,0 +1,126 @@
+"""One rollout of the general loop: what it draws, how it starts in a slot, how it ends.
+
+The loop and the stretches between its other events (:mod:`.stretch`) share these, so both do the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._jit import jit
+from ..draws.philox import rollout_words, uniform_from_word
+from ..draws.sampler import sample_length
+from .clock import event_key, set_key
+from .draws import _draw_member_kernel, draw_ahead, noise_bits
+from .moving import begin_decode, end_decode
+from .places import place
+from .records import COMPLETED, EMPTY, NO_ENVIRONMENT, TAIL, TIMED
+from .ticks import ticks
+
+ticks_of = jit(inline=True)(ticks)
+
+
+@jit(inline=True, counted=False)
+def draws_are_plain(parameters):
+    """Say whether a rollout draws nothing but its length, under one law, and its noise."""
+    return (
+        parameters.trace_groups == 0
+        and parameters.environment == NO_ENVIRONMENT
+        and parameters.prompt_sigma == 0.0
+        and parameters.filter == 0.0
+        and parameters.segments == 0
+    )
+
+
+@jit(inline=True, counted=False)
+def draw_member(parameters, seed, tables, draws, groups, record, position, number, published, plain):
+    """Draw tokens, environment ticks and noise (int64) of a group's member."""
+    environment = np.int64(0)
+    if plain:
+        if draw_ahead(parameters, seed, number, tables, draws):
+            noise = noise_bits(draws.words[1, place(number)])
+            tokens = draws.tokens[place(number)]
+        else:
+            w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
+            noise = noise_bits(w1)
+            tokens = sample_length(uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide)
+    else:
+        tokens, environment, noise = _draw_member_kernel(
+            parameters, seed, number, tables, draws, groups, record, position, published
+        )
+    return tokens, environment, noise
+
+
+@jit(inline=True, counted=False)
+def start_rollout(parameters, state, slots, rollout, record, position, tokens, noise):
+    """Let a member start now in the slot freed last: its record and the slot's, but not when it ends.
+
+    Returns the slot, and the ticks of its overhead and of its nominal decode.
+    """
+    total = max(
+        np.int64(1), ticks_of(parameters.rollout_overhead + np.float64(tokens) / parameters.decode_rate)
+    )
+    overhead = min(total, parameters.overhead_ticks)
+    decode_ticks = total - overhead
+    state.idle -= 1
+    slot = slots[place(state.idle)].idle_stack
+    worker = slots[place(slot)]
+    state.in_flight_tokens += tokens
+    worker.group = record
+    worker.member = position
+    worker.done = 0
+    worker.version_work = 0.0
+    published = state.published
+    rollout.noise = noise
+    rollout.tokens = tokens
+    rollout.version = published
+    rollout.trainer_version = state.version
+    rollout.publications = state.publications
+    rollout.start = state.now
+    rollout.end_version = published
+    rollout.slot = slot
+    rollout.decode_ticks = decode_ticks
+    rollout.newer_versions = 0.0
+    return slot, overhead, decode_ticks
+
+
+@jit(inline=True, counted=False)
+def time_end(parameters, state, slots, time_tree, slot, decode_ticks, tail, moves_ends, virtual):
+    """Schedule the end of a rollout whose end is known: after its decode and `tail` more ticks."""
+    worker = slots[place(slot)]
+    worker.phase = TAIL if virtual else TIMED
+    now = state.now
+    if moves_ends:
+        begin_decode(worker, now, decode_ticks, tail)
+    key = event_key(parameters, now + decode_ticks + tail, slot)
+    set_key(time_tree, parameters.leaves, slot, key)
+
+
+@jit(inline=True, counted=False)
+def end_rollout(state, slots, groups, members, size, slot, moves_ends, measured):
+    """Let the rollout of a slot be complete and the slot idle.
+
+    Returns the places of its group and of its member, and how many members of the group have finished.
+    """
+    worker = slots[place(slot)]
+    record = worker.group
+    member = record * size + worker.member
+    rollout = members[place(member)]
+    group = groups[place(record)]
+    tokens = rollout.tokens
+    state.in_flight_tokens -= tokens
+    rollout.slot = COMPLETED
+    if moves_ends:
+        end_decode(state, worker, rollout)
+    if worker.version_work > 0.0 and worker.done > 0:  # else it is 0, as at the start
+        rollout.newer_versions = worker.version_work / np.float64(worker.done)
+    worker.phase = EMPTY
+    slots[place(state.idle)].idle_stack = slot
+    state.idle += 1
+    group.tokens += tokens
+    finished = group.finished + 1
+    group.finished = finished
+    if measured:
+        state.generated_tokens += tokens
+        state.generated_rollouts += 1
+    return record, member, finished

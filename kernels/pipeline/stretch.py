@@ -1,0 +1,183 @@
+"""A stretch of the general loop: rollouts complete and start, one after another, and nothing else happens.
+
+Nearly every event is the end of a rollout after which its slot starts the next one. Between two events of
+another kind (a publication, a training step, …) only a few of the loop's rules can matter. What can happen
+there is done here, with the loop's own helpers, in a kernel small enough that its values stay in registers;
+whatever else comes up is left to the loop, before the event or in the middle of the settle after it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._jit import jit
+from .admission import closed_gate, counts_starts, next_admission, note_cap
+from .clock import book_time, set_key
+from .draws import segment_of
+from .groups import admit_group, join_queue
+from .places import place
+from .records import (
+    AT_UPDATE,
+    CHANNEL_DRAINING,
+    CHANNEL_FREE,
+    EVENT_ROLLOUT,
+    NEVER,
+    SLOTS_PUBLICATION,
+)
+from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, time_end
+from .stops import starts_are_stopped
+from .trainer import finds_enough, note_trainer
+
+
+@jit(inline=True, counted=False)
+def has_stretches(parameters, asked):
+    """Say whether a run's rollouts end at known ticks, unseen: no work clock, no questions, no rows."""
+    return (
+        parameters.virtual_clock == 0
+        and parameters.sequential == 0
+        and parameters.failures == 0
+        and parameters.holds == 0
+        and parameters.record_timeline == 0
+        and parameters.record_rollouts == 0
+        and asked.admission == 0
+        and asked.length == 0
+    )
+
+
+@jit(inline=True, counted=False)
+def _next_other_time(state):
+    """Return the tick of the next event that is not the end of a rollout."""
+    time = min(state.publication_time, state.training_time)
+    return min(time, min(state.fetch_time, state.evaluation_time))
+
+
+@jit(inline=True, counted=False)
+def _joins_plainly(parameters, state, group):
+    """Say whether a group that is ready now joins the queue and nothing else comes of it."""
+    limit = parameters.max_queue_groups
+    return (
+        group.filtered == 0
+        and state.channel != CHANNEL_DRAINING
+        and (limit == 0 or state.queue_groups < limit)
+        and (parameters.stale_check != AT_UPDATE or state.version - group.version <= parameters.max_lag)
+    )
+
+
+@jit(inline=True, counted=False)
+def _trainer_moves(parameters, state):
+    """Say whether the trainer may start a step, or pop ahead."""
+    if state.training == 1 or state.evaluation_time != NEVER:
+        if state.prefetched >= parameters.prefetch:
+            return False
+    elif parameters.blocks_trainer == 1 and state.channel != CHANNEL_FREE:
+        return False
+    return finds_enough(parameters, state)
+
+
+@jit(counted=False)
+def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tables, draws, arrays):
+    """Let slots start, then rollouts complete up to `last_time` (int64 ticks), while nothing else happens.
+
+    The run has stretches; it is settled, or in the second half of a settle (``state.settling`` is 1). It is
+    settled again afterwards, or before a settle (2), or in its second half, with too few records of groups.
+    Events count in ``state.cost``, up to `last_cost`.
+    """
+    time_tree = arrays.time_tree
+    slots = arrays.slots
+    groups = arrays.groups
+    members = arrays.members
+    size = parameters.group_size
+    leaves = parameters.leaves
+    slot_bits = parameters.slot_bits
+    moves_ends = parameters.moves_ends == 1
+    plain = draws_are_plain(parameters)
+    warmup = parameters.warmup
+    last = min(last_time, _next_other_time(state) - 1)
+    while True:
+        if state.settling == 0:
+            root = time_tree[1]
+            time = root >> (slot_bits + 1)
+            if root == NEVER or time > last or state.cost >= last_cost:
+                return
+            slot = root & (leaves - 1)
+            worker = slots[place(slot)]
+            group = groups[place(worker.group)]
+            is_ready = group.finished + 1 == size
+            if is_ready and not _joins_plainly(parameters, state, group):
+                return
+
+            # --- the rollout completes -----------------------------------------------------------------
+            state.cost += 1
+            state.event = EVENT_ROLLOUT
+            measured = time > warmup
+            book_time(parameters, state, arrays.slot_ticks, arrays.trainer_ticks, time)
+            record, _member, _finished = end_rollout(
+                state, slots, groups, members, size, slot, moves_ends, measured
+            )
+            state.freed = slot
+            if is_ready:
+                state.running -= 1
+                join_queue(parameters, state, groups, record)
+                if measured:
+                    state.generated_groups += 1
+                    state.max_queue = max(state.max_queue, state.queue_tokens)
+                if _trainer_moves(parameters, state):
+                    state.settling = 2
+                    return
+                note_trainer(parameters, state)
+
+        # --- slots may start -----------------------------------------------------------------------------
+        while state.idle > 0:
+            if starts_are_stopped(state):
+                state.idle_cause = SLOTS_PUBLICATION
+                break
+            record = state.starting
+            if record == 0:
+                cause = closed_gate(parameters, state, tables.limits)
+                if cause >= 0:
+                    state.idle_cause = cause
+                    break
+                needed = next_admission(parameters, state)
+                if state.free + state.requeued < needed:
+                    state.settling = 1
+                    return
+                for _ in range(needed):
+                    admit_group(parameters, state, groups, members)
+                if counts_starts(parameters, state):
+                    state.admitted_groups += needed
+                record = state.starting
+            group = groups[place(record)]
+            position = group.started
+            rollout = members[place(record * size + position)]
+            is_fresh = position >= group.drawn
+            number = state.next_number if is_fresh else rollout.number
+            published = state.published
+            tokens, environment, noise = draw_member(
+                parameters, seed, tables, draws, groups, record, position, number, published, plain
+            )
+            if is_fresh:
+                state.next_number += 1
+                rollout.number = number
+            if parameters.segments > 0 and counts_starts(parameters, state):
+                arrays.segment_starts[segment_of(tables, published)] += 1
+            if position == 0 or published < group.version:
+                group.version = published
+            slot, overhead, decode_ticks = start_rollout(
+                parameters, state, slots, rollout, record, position, tokens, noise
+            )
+            tail = overhead + environment
+            time_end(parameters, state, slots, time_tree, slot, decode_ticks, tail, moves_ends, False)
+            if slot == state.freed:
+                state.freed = -1
+            group.started = position + 1
+            if position + 1 == size:
+                state.starting = group.live_next
+        if state.freed >= 0:
+            set_key(time_tree, leaves, state.freed, np.int64(NEVER))
+            state.freed = -1
+        note_cap(parameters, state)
+        if state.settling == 1:
+            state.settling = 0
+            note_trainer(parameters, state)
+            if state.ended == 1:
+                return
