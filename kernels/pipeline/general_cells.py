@@ -1,4 +1,4 @@
-"""Many configurations of the general loop at one seed in one call: the inner loop of a sweep above level 1.
+"""Many configurations of the general loop at many seeds in one call: the inner loop of a sweep above level 1.
 
 The configurations of a call have arrays and tables alike, and nothing that brings a run back to Python before
 its end: no failures, no engines, no questions, no recorded rows. The call comes back when its budget is spent
@@ -13,6 +13,7 @@ import numpy as np
 
 from .._jit import jit
 from .general import _advance_general_kernel
+from .lean_cells import forget_other_draws
 from .records import GENERAL_STATE, GROUP, H_TRAINING, NEVER, OUT_OF_BUDGET, REACHED, SLOT, initial_state
 from .summary import general_metrics_kernel
 
@@ -62,17 +63,17 @@ def _reset_general_kernel(arrays, unused):
 
 @jit(counted=False)
 def run_general_cells_kernel(
-    parameters, seed, progress, budget, tables, draws, arrays, failures, unused, metrics, lag_counts
+    parameters, seeds, progress, budget, tables, draws, arrays, failures, unused, metrics, lag_counts
 ):
-    """Run configurations ``progress[0]``… of one seed to their ends and write their metrics.
+    """Run all configurations at the first seed, at the second…, to their ends and write their metrics.
 
     Parameters
     ----------
     parameters : PARAMETERS[c]
         Of configurations that `tables` and the sizes of `arrays` belong to.
-    seed : uint64
+    seeds : uint64[s]
     progress : int64[2]
-        The configuration in hand, and whether it has begun (0 or 1); updated.
+        The run in hand, ``seed's place * c + configuration``, and whether it has begun (0 or 1); updated.
     budget : int64
         Come back at a cost of about so many events and scanned records.
     tables : Tables
@@ -81,18 +82,22 @@ def run_general_cells_kernel(
     failures : FAILURES[1]
         Read alone: nothing fails.
     unused : Unused
-    metrics : GENERAL_REPORT[c], lag_counts : int64[c, LAG_BINS]
-        Filled, row by row.
+    metrics : GENERAL_REPORT[s * c], lag_counts : int64[s * c, LAG_BINS]
+        Filled, run by run.
 
     Returns
     -------
     int64
         REACHED when all are done, else OUT_OF_BUDGET or GROW_GROUPS, as the loop.
     """
-    while progress[0] < parameters.shape[0]:
-        cell = progress[0]
+    count = parameters.shape[0]
+    while progress[0] < metrics.shape[0]:
+        run = progress[0]
+        cell = run % count
+        seed = seeds[run // count]
         one = parameters[cell : cell + 1]
         if progress[1] == 0:
+            forget_other_draws(draws, seed)
             _reset_general_kernel(arrays, unused)
             progress[1] = 1
             budget -= RUN_COST
@@ -105,12 +110,12 @@ def run_general_cells_kernel(
             return status
         # The ticks by cause are closed where they stand: the run is at its end.
         general_metrics_kernel(
-            one, arrays, metrics[cell : cell + 1], arrays.slot_ticks, arrays.trainer_ticks, tables
+            one, arrays, metrics[run : run + 1], arrays.slot_ticks, arrays.trainer_ticks, tables
         )
         for lag in range(lag_counts.shape[1]):
-            lag_counts[cell, lag] = arrays.histograms[H_TRAINING, lag]
+            lag_counts[run, lag] = arrays.histograms[H_TRAINING, lag]
         progress[0] += 1
         progress[1] = 0
-        if budget <= 0 and progress[0] < parameters.shape[0]:
+        if budget <= 0 and progress[0] < metrics.shape[0]:
             return np.int64(OUT_OF_BUDGET)
     return np.int64(REACHED)

@@ -26,27 +26,31 @@ class Cancelled(LagsweepError):
 
 
 class Cells(Protocol):
-    """Some configurations at one seed, run one after another or together."""
+    """Some configurations at some seeds, run one after another or together.
+
+    Runs are counted seed by seed: that of a configuration is number ``seed's place * configurations + its
+    place``. `finished` runs have come to their ends; without recorded rows not always the first ones.
+    """
 
     REPORT: np.dtype
-    lag_counts: np.ndarray
+    lag_bins: int
     finished: int
-    reasons: dict[int, str]
+    reasons: dict[int, str]  # why runs failed, by their numbers
 
-    def begin(self, seed: int, metrics: np.ndarray) -> None:
-        """Start over at a seed; `metrics` gets a record for each configuration."""
+    def begin(self, seeds: np.ndarray, metrics: np.ndarray, lag_counts: np.ndarray) -> None:
+        """Start over; `seeds` uint64[s]. To be filled: `metrics` REPORT[runs], `lag_counts` int64[runs, bins]."""
 
     def step(self) -> None:
         """Go on for a bounded time."""
 
     def batch_rows(self) -> np.ndarray:
-        """Return the recorded batches of the configuration that has just come to its end."""
+        """Return the recorded batches of the run that has just come to its end."""
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
-        """Return what the configuration that has just come to its end recorded."""
+        """Return what the run that has just come to its end recorded."""
 
     def let_go(self) -> None:
-        """Hold the metrics of the last seed no longer; the next seed may begin."""
+        """Hold no longer what was given to be filled."""
 
 
 CellsOf: TypeAlias = Callable[..., Cells]
@@ -202,31 +206,30 @@ def _run_members(
     tables: dict[str, list[dict[str, np.ndarray]]],
     progress: _Progress,
 ) -> None:
-    recording = record.anything
-    kind = cells.REPORT
-    found = np.zeros((len(seeds), len(members)), kind)
-    lags = np.zeros((len(seeds), *cells.lag_counts.shape), np.int64)
-    done = np.ones((len(members), len(seeds)), bool)
-    for seed_index, seed in enumerate(seeds):
-        cells.begin(int(seed), found[seed_index])
-        taken = 0
-        while taken < len(members):
-            progress.check()
-            cells.step()
-            if recording and cells.finished > taken and taken not in cells.reasons:
+    count = len(members)
+    found = np.zeros((len(seeds), count), cells.REPORT)
+    lags = np.zeros((len(seeds), count, cells.lag_bins), np.int64)
+    done = np.ones((count, len(seeds)), bool)
+    cells.begin(seeds, found.reshape(-1), lags.reshape(-1, cells.lag_bins))
+    taken = 0
+    while taken < count * len(seeds):
+        progress.check()
+        cells.step()
+        seed_index, place = divmod(taken, count)
+        if cells.finished > taken and taken not in cells.reasons:
+            if record.anything:
                 for name, columns in cells.tables().items():
-                    if not getattr(record, name):
-                        continue
-                    tables[name].append(_labelled(columns, members[taken], seed_index))
-            if record.windows.count and cells.finished > taken and taken not in cells.reasons:
-                _note_windows(cells, record.windows, members[taken], seed_index, result)
-            progress.add(cells.finished - taken)
-            taken = cells.finished
-        lags[seed_index] = cells.lag_counts
-        for index, why in cells.reasons.items():
-            done[index, seed_index] = False
-            lags[seed_index, index] = 0
-            result.reasons[members[index], seed_index] = why
+                    if getattr(record, name):
+                        tables[name].append(_labelled(columns, members[place], seed_index))
+            if record.windows.count:
+                _note_windows(cells, record.windows, members[place], seed_index, result)
+        progress.add(cells.finished - taken)
+        taken = cells.finished
+    for run, why in cells.reasons.items():
+        seed_index, place = divmod(run, count)
+        done[place, seed_index] = False
+        lags[seed_index, place] = 0
+        result.reasons[members[place], seed_index] = why
     cells.let_go()
     _put(result, members, _by_metric(found, hidden, done), lags.swapaxes(0, 1), np.where(done, DONE, FAILED))
 

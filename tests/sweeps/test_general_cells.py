@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,28 +42,32 @@ def alone(config, seed):
     return run.summary(), run.lag_counts
 
 
-def cells_at(cells, seed, count):
-    """Run all cells at a seed; gives reports, lag counts and what was finished after each step."""
-    metrics, told = np.zeros(count, cells.REPORT), []
-    cells.begin(int(seed), metrics)
-    while cells.finished < count:
+def run_all(configs, seeds):
+    """Run all configurations at some seeds: reports, lag counts, and what was finished after each step."""
+    cells, runs, told = GeneralCells(configs), len(configs) * len(seeds), []
+    metrics, lags = np.zeros(runs, cells.REPORT), np.zeros((runs, cells.lag_bins), np.int64)
+    cells.begin(np.array(seeds, np.uint64), metrics, lags)
+    while cells.finished < runs:
         cells.step()
         told.append(cells.finished)
-    return metrics, cells.lag_counts, told
+    return metrics, lags, told
 
 
 def check_against_single_runs(configs, seeds):
-    cells = GeneralCells(configs)
-    for seed in seeds:
-        metrics, lags, _ = cells_at(cells, seed, len(configs))
-        for place, config in enumerate(configs):
-            report, counts = alone(config, seed)
-            assert metrics[place].tobytes() == report.tobytes(), (place, seed)
-            np.testing.assert_array_equal(lags[place], counts)
+    metrics, lags, told = run_all(configs, seeds)
+    assert told == sorted(told)
+    for run, (seed, config) in enumerate(itertools.product(seeds, configs)):
+        report, counts = alone(config, seed)
+        assert metrics[run].tobytes() == report.tobytes(), run
+        np.testing.assert_array_equal(lags[run], counts)
 
 
 def test_mixed_configurations_give_what_each_gives_alone():
     check_against_single_runs(MIXED, [3, 0, 2**64 - 1])
+
+
+def test_configurations_that_are_alike_give_at_all_seeds_what_each_gives_alone():
+    check_against_single_runs([BASE, BASE.replace(max_policy_lag=0)], [7, 7, 2**64 - 1, 0])
 
 
 @given(
@@ -83,10 +89,11 @@ def test_drawn_configurations_give_what_each_gives_alone(drawn, seed):
 
 
 @pytest.mark.parametrize("budget", [1, 7, 60, 200])
-def test_a_small_budget_comes_back_in_the_middle_and_changes_nothing(monkeypatch, budget):
-    whole, lags, few = cells_at(GeneralCells(MIXED), 5, len(MIXED))
+@pytest.mark.parametrize("configs", [MIXED, [BASE, BASE.replace(max_policy_lag=0)]], ids=["mixed", "alike"])
+def test_a_small_budget_comes_back_in_the_middle_and_changes_nothing(monkeypatch, budget, configs):
+    whole, lags, few = run_all(configs, [5, 6])
     monkeypatch.setattr(GeneralRun, "budget", budget)
-    pieces, other_lags, many = cells_at(GeneralCells(MIXED), 5, len(MIXED))
+    pieces, other_lags, many = run_all(configs, [5, 6])
 
     assert pieces.tobytes() == whole.tobytes()
     np.testing.assert_array_equal(other_lags, lags)
@@ -96,9 +103,9 @@ def test_a_small_budget_comes_back_in_the_middle_and_changes_nothing(monkeypatch
 
 def test_configurations_that_are_alike_run_in_one_call():
     configs = [BASE.replace(train_overhead_seconds=0.1 * step) for step in range(30)]
-    _, _, told = cells_at(GeneralCells(configs), 0, len(configs))
+    _, _, told = run_all(configs, range(20))
     # At first the groups' records grow, a call each time.
-    assert told[-1] == 30
+    assert told[-1] == 600
     assert len(told) < 8
 
 
