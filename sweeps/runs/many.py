@@ -38,7 +38,7 @@ class Cells(Protocol):
     reasons: dict[int, str]  # why runs failed, by their numbers
 
     def begin(self, seeds: np.ndarray, metrics: np.ndarray, lag_counts: np.ndarray) -> None:
-        """Start over; `seeds` uint64[s]. To be filled: `metrics` REPORT[runs], `lag_counts` int64[runs, bins]."""
+        """Start over: `seeds` uint64[s], `metrics` REPORT[runs], `lag_counts` int64[runs, bins] to fill."""
 
     def step(self) -> None:
         """Go on for a bounded time."""
