@@ -104,11 +104,11 @@ def page(
             "# What a short run costs around its loop",
             "",
             f"Made by `make cell-cost BEFORE={commit}`. Processor time of whole sweeps in memory on one "
-            "thread, by the run: building the cells, running, filing, the dataset. Runs are 240 s at 8 slots, "
-            f"unless said otherwise; median (least…most) of {len(now)} rounds, in which both packages ran in "
-            f"turn, each in a process of its own, a sweep being the fastest of {REPEATS}. Ratios are of one "
-            "round. The last two columns are the processor time on two threads over that on one: what sharing "
-            "the work costs.",
+            "thread, by the run: building the cells, running, filing, the dataset. Runs are 240 s at 8 "
+            f"slots, unless said otherwise; median (least…most) of {len(now)} rounds, in which both packages "
+            f"ran in turn, each in a process of its own, a sweep being the fastest of {REPEATS}. Ratios are "
+            "of one round. The last two columns are the processor time on two threads over that on one: "
+            "what sharing the work costs.",
             "",
             load,
             "",
