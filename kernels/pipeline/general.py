@@ -80,6 +80,7 @@ from .records import (
     SLOTS_PUBLICATION,
     TRAINER_CHECKPOINT,
     TRAINER_RESTART,
+    TrainingTables,
 )
 from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, time_end
 from .steps import (
@@ -155,6 +156,14 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     record_timeline = parameters.record_timeline == 1
     record_rollouts = parameters.record_rollouts == 1
     plain = draws_are_plain(parameters)
+    training_tables = TrainingTables(
+        tables.decile_edges,
+        tables.segments,
+        tables.drift_lags,
+        tables.drift_values,
+        tables.lag_spreads,
+        tables.lag_inflations,
+    )
     stretches = has_stretches(parameters, asked)
     last_time = min(until, parameters.horizon)
     if state.ended == 1 and state.settling == 0:  # else the last settle is still under way
@@ -243,7 +252,19 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     if with_failures:
                         head = state.popped_head
                         note_kept(failures, groups[head].batch_tokens, groups[head].batch_groups)
-                    _finish_batch_kernel(parameters, state, tables, draws, arrays, measured)
+                    _finish_batch_kernel(
+                        parameters,
+                        state,
+                        training_tables,
+                        draws,
+                        groups,
+                        members,
+                        arrays.histograms,
+                        arrays.log_weights,
+                        arrays.batch_rows,
+                        rollout_rows,
+                        measured,
+                    )
                     state.last_update_time = time
                     version = state.version
                     sync_every = parameters.sync_every
@@ -372,7 +393,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         if may_join(parameters, state):
                             continue
                         break
-                _take_batch_kernel(parameters, state, seed, arrays)
+                _take_batch_kernel(parameters, state, seed, groups, members, arrays.picks, rollout_rows)
 
             if with_failures and failures.again > 0:  # the slot of a worker that failed is used first
                 state.idle += 1
@@ -380,7 +401,22 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         # --- settle, second half: slots may start --------------------------------------------------------
         state.settling = 1
         if stretches:
-            _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tables, draws, arrays)
+            _complete_rollouts_kernel(
+                parameters,
+                state,
+                seed,
+                last_time,
+                last_cost,
+                tables,
+                draws,
+                time_tree,
+                slots,
+                groups,
+                members,
+                slot_ticks,
+                trainer_ticks,
+                arrays.segment_starts,
+            )
             if state.ended == 1 and state.settling == 0:
                 return REACHED
             if state.settling != 1:

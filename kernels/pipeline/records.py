@@ -541,6 +541,17 @@ class Tables(NamedTuple):
     lag_inflations: np.ndarray  # float64[LAG_BINS]: exp of its square
 
 
+class TrainingTables(NamedTuple):
+    """Of the Tables, what a finished batch reads: each array that a call is given is seven words to copy."""
+
+    decile_edges: np.ndarray
+    segments: np.ndarray
+    drift_lags: np.ndarray
+    drift_values: np.ndarray
+    lag_spreads: np.ndarray
+    lag_inflations: np.ndarray
+
+
 class GeneralArrays(NamedTuple):
     """All that a run of the general loop changes; what is not saved: scratch, and the questions."""
 

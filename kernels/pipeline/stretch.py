@@ -75,17 +75,30 @@ def _trainer_moves(parameters, state):
 
 
 @jit(counted=False)
-def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tables, draws, arrays):
+def _complete_rollouts_kernel(
+    parameters,
+    state,
+    seed,
+    last_time,
+    last_cost,
+    tables,
+    draws,
+    time_tree,
+    slots,
+    groups,
+    members,
+    slot_ticks,
+    trainer_ticks,
+    segment_starts,
+):
     """Let slots start, then rollouts complete up to `last_time` (int64 ticks), while nothing else happens.
 
     The run has stretches; it is settled, or in the second half of a settle (``state.settling`` is 1). It is
     settled again afterwards, or before a settle (2), or in its second half, with too few records of groups.
     Events count in ``state.cost``, up to `last_cost`.
+
+    Of GeneralArrays only what it needs is given: each array of a call is seven words to copy.
     """
-    time_tree = arrays.time_tree
-    slots = arrays.slots
-    groups = arrays.groups
-    members = arrays.members
     size = parameters.group_size
     leaves = parameters.leaves
     slot_bits = parameters.slot_bits
@@ -110,7 +123,7 @@ def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tab
             state.cost += 1
             state.event = EVENT_ROLLOUT
             measured = time > warmup
-            book_time(parameters, state, arrays.slot_ticks, arrays.trainer_ticks, time)
+            book_time(parameters, state, slot_ticks, trainer_ticks, time)
             record, _member, _finished = end_rollout(
                 state, slots, groups, members, size, slot, moves_ends, measured
             )
@@ -159,7 +172,7 @@ def _complete_rollouts_kernel(parameters, state, seed, last_time, last_cost, tab
                 state.next_number += 1
                 rollout.number = number
             if parameters.segments > 0 and counts_starts(parameters, state):
-                arrays.segment_starts[segment_of(tables, published)] += 1
+                segment_starts[segment_of(tables, published)] += 1
             if position == 0 or published < group.version:
                 group.version = published
             slot, overhead, decode_ticks = start_rollout(

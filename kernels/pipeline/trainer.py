@@ -78,11 +78,8 @@ def note_trainer(parameters, state):
 
 
 @jit(counted=False)
-def _take_batch_kernel(parameters, state, seed, arrays):
+def _take_batch_kernel(parameters, state, seed, groups, members, picks, rollout_rows):
     """Take one batch from the queue and append it to the popped ones."""
-    groups = arrays.groups
-    members = arrays.members
-    picks = arrays.picks
     size = parameters.group_size
     order = parameters.order
     length = state.queue_groups
@@ -139,7 +136,7 @@ def _take_batch_kernel(parameters, state, seed, arrays):
         tokens += group.tokens
         if parameters.record_rollouts == 1:
             for member in range(record * size, (record + 1) * size):
-                arrays.rollout_rows[members[member].row].outcome = IN_TRAINING
+                rollout_rows[members[member].row].outcome = IN_TRAINING
     groups[head].batch_groups = count
     groups[head].batch_tokens = tokens
     groups[head].fetched = state.now + parameters.fetch_ticks
@@ -183,13 +180,20 @@ def _count_alike_kernel(
 
 
 @jit(counted=False)
-def _finish_batch_kernel(parameters, state, tables, draws, arrays, measured):
-    """A step completes: count its batch, give its records back, let the version grow."""
-    groups = arrays.groups
-    members = arrays.members
-    log_weights = arrays.log_weights
-    histograms = arrays.histograms
-    rollout_rows = arrays.rollout_rows
+def _finish_batch_kernel(
+    parameters,
+    state,
+    tables,
+    draws,
+    groups,
+    members,
+    histograms,
+    log_weights,
+    batch_rows,
+    rollout_rows,
+    measured,
+):
+    """A step completes: count its batch, give its records back, let the version grow. TrainingTables."""
     size = parameters.group_size
     updates = parameters.updates_per_batch
     head = state.popped_head
@@ -369,7 +373,6 @@ def _finish_batch_kernel(parameters, state, tables, draws, arrays, measured):
         state.effective_tokens += np.float64(batch_tokens) * expected_ess
     if parameters.record_batches == 1:
         row = state.batch_rows
-        batch_rows = arrays.batch_rows
         batch_rows[row].update = state.version
         batch_rows[row].start = state.training_start
         batch_rows[row].end = state.now
