@@ -117,7 +117,7 @@ class LeanCells:
 
     def begin(self, seeds: np.ndarray, metrics: np.ndarray, lag_counts: np.ndarray) -> None:
         """Start over with the first configuration at the first seed."""
-        self._found = seeds, metrics, lag_counts
+        self.seeds, self.metrics, self.lag_counts = seeds, metrics, lag_counts
         self._progress[:] = 0
 
     @property
@@ -133,16 +133,15 @@ class LeanCells:
     def step(self) -> None:
         """Call the kernel once; recording, it comes back after each run."""
         run = self._run
-        seeds, metrics, lag_counts = self._found
         status = run_cells_kernel(
             self._parameters,
-            seeds,
+            self.seeds,
             self._progress,
             run.budget,
             run.draws,
             run.held,
-            metrics,
-            lag_counts,
+            self.metrics,
+            self.lag_counts,
             int(self._recording),
         )
         run.grow(status)
@@ -154,4 +153,4 @@ class LeanCells:
 
     def let_go(self) -> None:
         """Hold no longer what was given to be filled."""
-        del self._found
+        del self.seeds, self.metrics, self.lag_counts

@@ -73,6 +73,7 @@ class Kept:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from lagsweep.sweeps.runs.many import simulate_batch
     >>> kept, configs = Kept(), [PipelineConfig(duration_seconds=30)]
     >>> first, again = (simulate_batch(configs, np.arange(3), kept=kept).metrics for _ in range(2))
