@@ -191,6 +191,10 @@ def _simulate(setup: Setup, seeds: np.ndarray, progress: _Progress) -> BatchResu
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
     for cells, members in setup.cells():
         _run_members(cells, members, setup.hidden, seeds, record, result, tables, progress)
+    for names, places in setup.hidden_beside:
+        for name in names & result.metrics.keys():
+            values = result.metrics[name]
+            values[places] = fill_value(values.dtype.str)
     for name, parts in tables.items():
         setattr(result, name, _joined(parts, len(seeds)))
     return result

@@ -37,7 +37,16 @@ class Setup:
             drift = "" if config.drift is None else config.drift.digest
             together.setdefault((above, config.response_length.digest, drift), []).append(index)
         self._groups = [(above, members) for (above, _, _), members in sorted(together.items())]
-        self.hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
+        by_options: dict[frozenset[str], list[int]] = {}
+        for index, config in enumerate(configs):
+            by_options.setdefault(config.options_in_use, []).append(index)
+        self.hidden = hidden_metrics(frozenset().union(*by_options))
+        # A configuration reports what it does by itself, also beside others that use more options.
+        self.hidden_beside = [
+            (hidden_metrics(options) - self.hidden, places)
+            for options, places in by_options.items()
+            if len(by_options) > 1
+        ]
         self._kept: list[Cells] = []
         # What was recorded still lies in the arrays of its cells; rules of the user's own may remember.
         self._keeps = not record.anything and cells_of is None and len(self._groups) <= _KEPT_GROUPS

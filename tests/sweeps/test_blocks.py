@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lagsweep import PipelineConfig, run_sweep
+from lagsweep import Engine, PipelineConfig, run_sweep
 from lagsweep.sweeps.execute import threads
 from lagsweep.sweeps.execute.threads import BLOCK_SECONDS, LEAST_SECONDS, _Feed
 
@@ -33,6 +33,21 @@ def cut(units, count, run_seconds, guess):
     for unit in units:
         np.testing.assert_array_equal(found[id(unit)], unit.todo)
     return sizes
+
+
+def test_options_of_other_cells_do_not_show_in_a_cell_however_the_work_is_cut():
+    engine = Engine(step_seconds=0.02)
+    base = PipelineConfig(duration_seconds=20.0, rollout_workers=2, publication="pause")
+    axes = {"engine": [None, engine], "trainer_mtbf_seconds": [None, 8.0], "max_lag": [1, 2]}
+    whole = run_sweep(base, axes, 2, executor="serial")
+
+    assert run_sweep(base, axes, 2, threads=2).identical(whole)
+    assert run_sweep(base, axes, 2, threads=16).identical(whole)
+    for name, axis in (("decode_steps", "engine"), ("lost_updates", "trainer_mtbf_seconds")):
+        without, with_it = (whole[name].isel({axis: place}) for place in (0, 1))
+        assert (without == -1).all()
+        assert (with_it >= 0).all()
+    assert np.isnan(whole.engine_busy_seconds.isel(engine=0)).all()
 
 
 @pytest.mark.parametrize("count", [1, 2, 16])
