@@ -44,7 +44,6 @@ class GeneralCells:
     """
 
     def __init__(self, configs: Sequence[PipelineConfig], **record: bool) -> None:
-        self._recording = any(record.values())
         self.REPORT = GeneralRun.REPORT
         self.lag_bins = LAG_BINS
         self._order, self._kinds = _alike(configs, record)
