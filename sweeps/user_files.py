@@ -61,6 +61,24 @@ def read_bytes(
     return content
 
 
+def refuse_pipe(path: Path, field: str, way_out: str = "Save it to a file, and name that.") -> None:
+    """Refuse a pipe, as ``<(zcat FILE)`` or a FIFO, where a file is known by its name or read twice.
+
+    Parameters
+    ----------
+    path : Path
+    field : str
+        What the file is, for the message.
+    way_out : str
+
+    Raises
+    ------
+    ConfigError
+    """
+    if path.is_fifo():
+        raise ConfigError(field, "must be a file, not a pipe", str(path), way_out)
+
+
 def _pieces(stream: BinaryIO, most: int) -> Iterator[bytes]:
     size = 0
     while size <= most and (piece := stream.read(2**20)):

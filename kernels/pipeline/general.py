@@ -19,6 +19,7 @@ import numpy as np
 from .._jit import jit
 from .admission import closed_gate, counts_starts, next_admission, note_cap
 from .asking import _ask_admission_kernel, _ask_length_kernel
+from .batches import _finish_batch_kernel
 from .clock import (
     _pass_time_kernel,
     book_time,
@@ -82,7 +83,7 @@ from .records import (
     TRAINER_RESTART,
     TrainingTables,
 )
-from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, time_end
+from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, timed_end
 from .steps import (
     _after_publication_kernel,
     _fetch_ends_kernel,
@@ -97,7 +98,6 @@ from .stops import starts_are_stopped
 from .stretch import _complete_rollouts_kernel, has_stretches
 from .ticks import ticks
 from .trainer import (
-    _finish_batch_kernel,
     _take_batch_kernel,
     finds_enough,
     note_trainer,
@@ -492,7 +492,8 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 )
             else:
                 tail = overhead + environment
-                time_end(parameters, state, slots, time_tree, slot, decode_ticks, tail, moves_ends, virtual)
+                key = timed_end(parameters, state, slots, slot, decode_ticks, tail, moves_ends, virtual)
+                set_key(time_tree, leaves, slot, key)
                 if slot == state.freed:
                     state.freed = -1
             if record_rollouts:

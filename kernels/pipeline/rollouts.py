@@ -10,7 +10,7 @@ import numpy as np
 from .._jit import jit
 from ..draws.philox import rollout_words, uniform_from_word
 from ..draws.sampler import sample_length
-from .clock import event_key, set_key
+from .clock import event_key
 from .draws import _draw_member_kernel, draw_ahead, noise_bits
 from .moving import begin_decode, end_decode
 from .places import place
@@ -85,15 +85,14 @@ def start_rollout(parameters, state, slots, rollout, record, position, tokens, n
 
 
 @jit(inline=True, counted=False)
-def time_end(parameters, state, slots, time_tree, slot, decode_ticks, tail, moves_ends, virtual):
-    """Schedule the end of a rollout whose end is known: after its decode and `tail` more ticks."""
+def timed_end(parameters, state, slots, slot, decode_ticks, tail, moves_ends, virtual):
+    """Return the event key of a rollout that ends after its decode and `tail` more ticks."""
     worker = slots[place(slot)]
     worker.phase = TAIL if virtual else TIMED
     now = state.now
     if moves_ends:
         begin_decode(worker, now, decode_ticks, tail)
-    key = event_key(parameters, now + decode_ticks + tail, slot)
-    set_key(time_tree, parameters.leaves, slot, key)
+    return event_key(parameters, now + decode_ticks + tail, slot)
 
 
 @jit(inline=True, counted=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._jit import jit
 from .admission import closed_gate, counts_starts, next_admission, note_cap
-from .clock import book_time, set_key
+from .clock import book_time, rebuild_tree, set_key
 from .draws import segment_of
 from .groups import admit_group, join_queue
 from .places import place
@@ -24,7 +24,7 @@ from .records import (
     NEVER,
     SLOTS_PUBLICATION,
 )
-from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, time_end
+from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, timed_end
 from .stops import starts_are_stopped
 from .trainer import finds_enough, note_trainer
 
@@ -57,7 +57,8 @@ def _joins_plainly(parameters, state, group):
     limit = parameters.max_queue_groups
     return (
         group.filtered == 0
-        and state.channel != CHANNEL_DRAINING
+        # One that drains goes on when the last running group is ready.
+        and (state.channel != CHANNEL_DRAINING or state.running > 1)
         and (limit == 0 or state.queue_groups < limit)
         and (parameters.stale_check != AT_UPDATE or state.version - group.version <= parameters.max_lag)
     )
@@ -72,6 +73,25 @@ def _trainer_moves(parameters, state):
     elif parameters.blocks_trainer == 1 and state.channel != CHANNEL_FREE:
         return False
     return finds_enough(parameters, state)
+
+
+@jit(inline=True, counted=False)
+def _note_keys(state, time_tree, slots, leaves, started):
+    """Bring the tree in line with the leaves of the slots that have just started, the last of the idle stack.
+
+    The first of them is the slot freed by the event that has just happened. Many are cheaper together: a path
+    is log2(leaves) nodes, all nodes are less than `leaves`.
+    """
+    if started == 0:
+        if state.freed >= 0:
+            set_key(time_tree, leaves, state.freed, np.int64(NEVER))
+    elif started << 4 < leaves:
+        for index in range(started):
+            slot = slots[place(state.idle + index)].idle_stack
+            set_key(time_tree, leaves, slot, time_tree[place(leaves + slot)])
+    else:
+        rebuild_tree(time_tree, leaves)
+    state.freed = -1
 
 
 @jit(counted=False)
@@ -108,6 +128,7 @@ def _complete_rollouts_kernel(
     last = min(last_time, _next_other_time(state) - 1)
     while True:
         if state.settling == 0:
+            # --- the next end of a rollout -------------------------------------------------------------
             root = time_tree[1]
             time = root >> (slot_bits + 1)
             if root == NEVER or time > last or state.cost >= last_cost:
@@ -140,6 +161,8 @@ def _complete_rollouts_kernel(
                 note_trainer(parameters, state)
 
         # --- slots may start -----------------------------------------------------------------------------
+        started = np.int64(0)
+        is_short = False  # of records of groups
         while state.idle > 0:
             if starts_are_stopped(state):
                 state.idle_cause = SLOTS_PUBLICATION
@@ -153,7 +176,8 @@ def _complete_rollouts_kernel(
                 needed = next_admission(parameters, state)
                 if state.free + state.requeued < needed:
                     state.settling = 1
-                    return
+                    is_short = True
+                    break
                 for _ in range(needed):
                     admit_group(parameters, state, groups, members)
                 if counts_starts(parameters, state):
@@ -179,15 +203,15 @@ def _complete_rollouts_kernel(
                 parameters, state, slots, rollout, record, position, tokens, noise
             )
             tail = overhead + environment
-            time_end(parameters, state, slots, time_tree, slot, decode_ticks, tail, moves_ends, False)
-            if slot == state.freed:
-                state.freed = -1
+            key = timed_end(parameters, state, slots, slot, decode_ticks, tail, moves_ends, False)
+            time_tree[place(leaves + slot)] = key
+            started += 1
             group.started = position + 1
             if position + 1 == size:
                 state.starting = group.live_next
-        if state.freed >= 0:
-            set_key(time_tree, leaves, state.freed, np.int64(NEVER))
-            state.freed = -1
+        _note_keys(state, time_tree, slots, leaves, started)
+        if is_short:
+            return
         note_cap(parameters, state)
         if state.settling == 1:
             state.settling = 0

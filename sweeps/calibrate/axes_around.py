@@ -1,7 +1,7 @@
 """The axes of a sweep around a run: its own value among the others, knobs by their system's names.
 
 What follows from a setting goes along with it: where the number of rollouts at once was assumed from the
-rules, it is that of each value's rules.
+rules, it is that of each value's rules and batch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from ..spec.axes import expand, field_of_axis, read_none
 from .gpus import AXES, Gpus
 from .lag_knob import LAG, lag_knob
 from .setup import Setup, slots_by_rules
+
+SLOTS_FIELD = "rollout_workers"
+BY_RULES, ONE_BATCH, KEPT = "by the rules", "one batch", "kept"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class Axis:
         The place of the run's own value.
     along : mapping of str to tuple
         Axes that go along, value by value.
+    one_batch : tuple of int
+        Rollouts of one batch at each value, where rollouts at once were assumed and batches differ: the
+        fewest that are tried.
     factors : tuple of (float, float, float)
         Of an axis of GPUs: by how much each value makes its side longer; least, taken, most.
     changes_work : bool
@@ -52,11 +58,12 @@ class Axis:
     inner: tuple[Any, ...]
     own: int
     along: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    one_batch: tuple[int, ...] = ()
     factors: tuple[tuple[float, float, float], ...] = ()
     changes_work: bool = False
     updates: tuple[int, ...] = ()
 
-    def group(self, config: PipelineConfig, which: int = 1) -> dict[str, list[Any]]:
+    def group(self, config: PipelineConfig, which: int = 1, slots: str = BY_RULES) -> dict[str, list[Any]]:
         """Return the axis as the sweep takes it, with what goes along.
 
         Parameters
@@ -65,10 +72,17 @@ class Axis:
             The base of the sweep, whose fields an axis of GPUs scales.
         which : int
             0 for the least of its factors, 1 for those taken, 2 for the most.
+        slots : str
+            How many rollouts run at once, where they follow this axis: ``BY_RULES``, ``ONE_BATCH`` or
+            ``KEPT`` as they are.
         """
         if self.factors:
             return scaled_fields(config, self.name, [one[which] for one in self.factors])
-        return {self.column: list(self.inner), **{name: list(values) for name, values in self.along.items()}}
+        along = dict(self.along)
+        if slots != BY_RULES and self.one_batch:
+            del along[SLOTS_FIELD]
+            along |= {SLOTS_FIELD: self.one_batch} if slots == ONE_BATCH else {}
+        return {self.column: list(self.inner), **{name: list(values) for name, values in along.items()}}
 
 
 def axes_around(config: PipelineConfig, setup: Setup, gpus: Gpus, axes: Mapping[str, Any]) -> list[Axis]:
@@ -94,17 +108,21 @@ def axes_around(config: PipelineConfig, setup: Setup, gpus: Gpus, axes: Mapping[
         rule = "is no axis around a log, whose run follows the rules of one system"
         way_out = "Give a system's rules with --preset NAME, a call for each; lagsweep presets lists them."
         raise ConfigError("system", rule, axes["system"], way_out)
-    fixed = any(field_of_axis(name) == "rollout_workers" for name in axes if name not in (LAG, *AXES))
-    return [
-        _of_gpus(gpus, name, values)
-        if name in AXES
-        else _with_work(config, _axis(config, setup, name, values, fixed))
-        for name, values in axes.items()
-    ]
+    fixed = any(field_of_axis(name, "axes", AXES) == SLOTS_FIELD for name in axes if name not in (LAG, *AXES))
+    found: list[Axis] = []
+    for name, values in axes.items():
+        if name in AXES:
+            found.append(_of_gpus(gpus, name, values))
+            continue
+        axis = _with_work(config, _axis(config, setup, name, values))
+        follows = not fixed and not any(SLOTS_FIELD in one.along for one in found)  # two cannot set one field
+        found.append(_with_slots(setup, axis) if follows else axis)
+    return found
 
 
 # What a step trains: the fields that say so. A step is a batch, however many updates it is cut into.
 _WORK = ("batch_tokens", "batch_groups", "group_size", "response_length")
+_BATCH = ("batch_groups", "group_size")  # of which the rollouts of a batch are the product
 
 
 def _with_work(config: PipelineConfig, axis: Axis) -> Axis:
@@ -167,17 +185,16 @@ def scaled_fields(config: PipelineConfig, name: str, factors: list[float]) -> di
     return {"decode_slowdown_per_rollout": [max(slowdown, NO_WORK) * one for one in factors]}
 
 
-def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any, fixed: bool) -> Axis:
+def _axis(config: PipelineConfig, setup: Setup, name: str, given: Any) -> Axis:
     if name == LAG:
         found = _lag(config, expand(name, given))
         if found is not None:
-            return found if fixed else _with_slots(setup, found)
+            return found
     column = field_of_axis(name, "axes", AXES)
     values = [read_none(column, value) for value in expand(name, given)]
     own = _own(config, column)
     values, place = _among(values, own)
-    axis = Axis(name, name, tuple(values), tuple(values), place)
-    return axis if fixed else _with_slots(setup, axis)
+    return Axis(name, name, tuple(values), tuple(values), place)
 
 
 def _lag(config: PipelineConfig, values: Any) -> Axis | None:
@@ -245,14 +262,16 @@ def _among(values: list[Any], own: Any) -> tuple[list[Any], int]:
 
 
 def _with_slots(setup: Setup, axis: Axis) -> Axis:
-    """Let the rollouts at once follow the rules, where they were assumed from them."""
-    if not setup.assumes("rollout_workers") or not axis.column.startswith("preset."):
+    """Let the rollouts at once follow the rules and the batch, where they were assumed from them."""
+    batch = axis.column in _BATCH and all(isinstance(value, int) for value in axis.inner)
+    if not setup.assumes(SLOTS_FIELD) or not (batch or axis.column.startswith("preset.")):
         return axis
-    knob = axis.column.removeprefix("preset.")
-    slots = []
-    for place, value in enumerate(axis.inner):
-        fields = {name: one for name, one in setup.fields.items() if name != "rollout_workers"}
-        own = int(setup.fields["rollout_workers"])
-        slots.append(own if place == axis.own else slots_by_rules(setup.preset, {**fields, knob: value}))
-    along = {"rollout_workers": tuple(slots)} if len(set(slots)) > 1 else {}
-    return Axis(axis.name, axis.column, axis.values, axis.inner, axis.own, along)
+    changed = axis.column.removeprefix("preset.")
+    fields = {name: one for name, one in setup.fields.items() if name != SLOTS_FIELD}
+    slots = [slots_by_rules(setup.preset, {**fields, changed: value}) for value in axis.inner]
+    slots[axis.own] = int(setup.fields[SLOTS_FIELD])
+    if len(set(slots)) == 1:
+        return axis
+    own = axis.inner[axis.own]
+    one_batch = tuple(max(1, round(setup.rollouts * value / own)) for value in axis.inner) if batch else ()
+    return replace(axis, along={SLOTS_FIELD: tuple(slots)}, one_batch=one_batch)

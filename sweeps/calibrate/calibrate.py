@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+import polars
 
 from ...kernels.errors import ConfigError
 from ..checks import RealNumber, WholeNumber, checked, text_of
@@ -16,8 +17,8 @@ from .backtest import backtest
 from .calibration import Calibration
 from .configuration import HORIZON_SECONDS, Values, config_of
 from .estimates import Estimates, estimate
-from .gpus import gpus_of
-from .log_steps import AnyPath, LogInput, engine_of, fitted_steps, read_log, read_responses, usable
+from .gpus import Gpus, gpus_of
+from .log_steps import AnyPath, LogInput, LogSteps, engine_of, fitted_steps, read_log, read_responses, usable
 from .ranges import ends_of, matched, predictions, speed_fit
 from .setup import Setup, setup_of, with_batch
 from .spread import with_lengths
@@ -98,6 +99,61 @@ def calibrate(
     >>> round(found.config.train_overhead_seconds, 2), round(1 / found.config.train_tokens_per_second, 6)
     (1.0, 0.002857)
     """
+    return fitted_to(
+        read_given(
+            log,
+            preset=preset,
+            lengths=lengths,
+            samples=samples,
+            rollout_gpus=rollout_gpus,
+            trainer_gpus=trainer_gpus,
+            other_sizes=other_sizes,
+            held=held,
+            fit_steps=fit_steps,
+            framework=framework,
+            columns=columns,
+            units=units,
+            fields=dict(fields),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a log and what is known of its run tell before anything is simulated."""
+
+    steps: LogSteps
+    frame: polars.DataFrame
+    first: int
+    setup: Setup
+    found: Estimates
+    gpus: Gpus
+    seed: int
+
+
+def read_given(
+    log: LogInput,
+    *,
+    preset: str | None,
+    lengths: AnyPath | LengthRecords | None,
+    samples: AnyPath | EngineLog | None,
+    rollout_gpus: float | None,
+    trainer_gpus: float | None,
+    other_sizes: Mapping[float, LogInput] | None,
+    held: float,
+    fit_steps: int | None,
+    framework: str | None,
+    columns: Mapping[str, str] | None,
+    units: Mapping[str, str] | None,
+    fields: dict[str, Any],
+) -> Given:
+    """Read and check all that :func:`calibrate` is given, by its parameters.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`calibrate` does.
+    """
     share = checked(RealNumber, "held", held, low=0.0, high=0.9)
     seed = checked(WholeNumber, "seed", fields.pop("seed", 0), low=0, high=2**63)
     steps = read_log(log, framework, columns, units)
@@ -112,8 +168,7 @@ def calibrate(
         fields["engine"] = engine_of(samples, fields.get("engine"))
     setup = setup_of(frame[:first], preset, fields, frameworks=steps.frameworks, holds=steps.holds)
     frame = with_batch(frame, setup)
-    fitted, rest = frame[:first], frame[first:]
-    found = estimate(fitted, setup, seed=seed)
+    found = estimate(frame[:first], setup, seed=seed)
     if records is not None:
         found = replace(found, lengths=with_lengths(found.lengths, records, seed=seed))
     gpus = gpus_of(
@@ -122,11 +177,18 @@ def calibrate(
         _trained_on(other_sizes or {}, found, seed),
         _training(found, found.tokens),
     )
-    values, best, found = matched(setup, found, seed=seed)
+    return Given(steps, frame, first, setup, found, gpus, seed)
+
+
+def fitted_to(given: Given) -> Calibration:
+    """Fit the rest by simulated runs, and predict the steps that were held."""
+    setup, seed, frame, steps = given.setup, given.seed, given.frame, given.steps
+    rest = frame[given.first :]
+    values, best, found = matched(setup, given.found, seed=seed)
     ends = ends_of(setup, found, values, known=best.known, seed=seed)
     told = predictions(setup, found, values, ends, seed=seed)
     speed = speed_fit(found, values, ends, best, told["decode_speed"])
-    fits = [*found.fits, *([speed] if speed else []), *gpus.fits]
+    fits = [*found.fits, *([speed] if speed else []), *given.gpus.fits]
     return Calibration(
         source=steps.source,
         config=_as_it_is(setup, found, values),
@@ -139,11 +201,11 @@ def calibrate(
         tests=tuple(backtest(setup, found, values, ends, rest, seed=seed)) if len(rest) else (),
         predictions=told,
         steps=frame,
-        fitted=first,
+        fitted=given.first,
         read=steps.findings,
         columns=steps.columns,
         seed=seed,
-        gpus=gpus,
+        gpus=given.gpus,
         assumed=assumptions(setup, found, values, best),
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..results.drift_words import drift_words
 from ..results.text import grid, terminal_width, wrapped
+from .beside_the_table import same_runs, slots_note
 from .lag_knob import LAG
 from .text import NOTHING, doubts, figure, interval, published_share
 
@@ -298,7 +299,7 @@ def _range(change: Change) -> str:
 
 
 def ess_note(found: WhatIf) -> str:
-    """Say what the ESS rests on."""
+    """Say what the ESS rests on, and the rollouts at once where they follow an axis."""
     setup, config = found.calibration.setup, found.calibration.config
     drift, note = f"ESS at {drift_words(config)}", "."
     if config.drift is None:
@@ -309,13 +310,14 @@ def ess_note(found: WhatIf) -> str:
     if found.other_work:
         names = " and ".join(found.other_work)
         note += f" Saved are seconds of a trained token: steps of another {names} train other amounts."
-    return drift + note + (" ×: as many times as long." if longer else "")
+    said = drift + note + (" ×: as many times as long." if longer else "")
+    return " ".join(part for part in (said, slots_note(found)) if part)
 
 
 def what_if_said(found: WhatIf) -> list[str]:
     """Return what is said first: that the model does not fit, where it does not, and what would change."""
     said = found.sentence
-    return [*doubts(found.calibration), said[0].upper() + said[1:]]
+    return [*doubts(found.calibration), said[0].upper() + said[1:], *same_runs(found)]
 
 
 def what_if_text(found: WhatIf) -> str:

@@ -19,7 +19,7 @@ from ...kernels.errors import ConfigError
 from ..checks import WholeNumber, checked
 from ..config.config import PipelineConfig
 from ..sweep.run import run_sweep
-from .axes_around import Axis, axes_around
+from .axes_around import BY_RULES, KEPT, ONE_BATCH, SLOTS_FIELD, Axis, axes_around
 from .calibration import Calibration
 from .configuration import HORIZON_SECONDS, SLOTS, config_of
 from .ranges import End, Span, span_of
@@ -180,10 +180,13 @@ def what_if(
         raise ConfigError("axes", rule, runs, "Give fewer values, or fewer axes.")
     own = _sweep(calibration, calibration.values, found, seeds, threads)
     at_ends = [
-        (end, _sweep(calibration, end.values, found, 1, threads))
+        (end, _sweep(calibration, end.values, found, 1, threads, slots=_slots_of(end)))
         for end in calibration.ends
         if end.about != SLOTS or not _sets_slots(found)
     ]
+    if any(axis.one_batch for axis in found):
+        kept = End(SLOTS, "rollouts at once (assumed)", "high", calibration.values)
+        at_ends.append((kept, _sweep(calibration, kept.values, found, 1, threads, slots=KEPT)))
     if any(len(set(factors)) > 1 for axis in found for factors in axis.factors):
         for which, side in ((0, "low"), (2, "high")):
             end = End("trainer_gpus", "how training grows with GPUs", side, calibration.values)
@@ -191,9 +194,13 @@ def what_if(
     return _told(calibration, found, own, at_ends)
 
 
+def _slots_of(end: End) -> str:
+    return ONE_BATCH if end.about == SLOTS else BY_RULES
+
+
 def _sets_slots(axes: Sequence[Axis]) -> bool:
     """Whether an axis says how many rollouts run at once: then no assumption of it is tried."""
-    return any("rollout_workers" in (axis.column, *axis.along) for axis in axes)
+    return any(SLOTS_FIELD in (axis.column, *axis.along) and not axis.one_batch for axis in axes)
 
 
 def _ranged(name: str, span: Span) -> dict[str, float]:
@@ -207,6 +214,8 @@ def _sweep(
     seeds: int,
     threads: int | None,
     which: int = 1,
+    *,
+    slots: str = BY_RULES,
 ) -> xarray.Dataset:
     setup, step = calibration.setup, calibration.estimates.step.value
     several = max(_updates(calibration, axes))
@@ -216,7 +225,7 @@ def _sweep(
         "warmup_seconds": step * STEPS * 0.15,
     }
     config: PipelineConfig = config_of(setup, calibration.estimates, values, more=more)
-    groups = [axis.group(config, which) for axis in axes]
+    groups = [axis.group(config, which, slots) for axis in axes]
     return run_sweep(config, axes=groups, seeds=seeds, threads=threads)
 
 

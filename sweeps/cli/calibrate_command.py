@@ -16,8 +16,7 @@ from .calibrate_options import (
     checked_calibration_page,
 )
 from .option_groups import GroupedCommand, Themes
-from .outputs import command_again, force_option, output_option
-from .shared import tell_compiling
+from .outputs import command_again, force_option, named_after, output_option
 
 
 class _CalibrateCommand(GroupedCommand):
@@ -34,9 +33,7 @@ class _CalibrateCommand(GroupedCommand):
     epilog="Exit codes: 0 done, 2 usage: a log that cannot be used, a setting that cannot be.",
 )
 @click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
-@output_option(
-    "--output", "-o", default=Path("calibrated.toml"), show_default=True, help="The configuration."
-)
+@output_option("--output", "-o", help="The configuration; LOG-calibrated.toml if left out.")
 @output_option("--page", help="Also write an offline page.")
 @force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
@@ -54,9 +51,8 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
     from ..files import write_atomically
     from ..frame_files import checked_folder
 
-    target = checked_folder(options["output"], "--output")
+    target = checked_folder(options["output"] or named_after(logs[0], "-calibrated.toml"), "--output")
     page = checked_calibration_page(options["page"])
-    tell_compiling(None, options["quiet"])
     found = calibrated(logs, options)
     write_atomically(target, found.to_toml(target.name).encode("utf-8"))
     written = [str(target)]

@@ -12,7 +12,8 @@ from ...kernels.errors import ConfigError
 from ..presets.systems import read_scalar
 from .config_flags import changes_from_flags, config_options, preset_from_flags
 from .option_groups import Themes
-from .shared import with_engine_fields
+from .outputs import free_outputs
+from .shared import tell_compiling, with_engine_fields
 
 KNOWN_NOTE = (
     "Settings of the pipeline that are known of the run: what is given is not fitted. In brackets what holds "
@@ -76,13 +77,13 @@ def calibrated(logs: tuple[Path, ...], options: dict[str, Any]) -> Any:
     Raises
     ------
     ConfigError
-        For what is wrong with the log or an option.
+        For what is wrong with the log or an option, and then for files in the way of what will be written.
     """
-    from ..calibrate.calibrate import calibrate
+    from ..calibrate.calibrate import fitted_to, read_given
 
     fields = changes_from_flags(options) | preset_from_flags(options["preset"], options["knobs"])
     fields = with_engine_fields({}, fields)
-    return calibrate(
+    given = read_given(
         list(logs),
         preset=fields.pop("preset", None),
         lengths=options["lengths"],
@@ -92,12 +93,14 @@ def calibrated(logs: tuple[Path, ...], options: dict[str, Any]) -> Any:
         other_sizes=_sizes(options["other_size"]),
         held=options["held"],
         fit_steps=options["fit_steps"],
-        seed=fields.pop("seed", 0),
         framework=options["framework"],
         columns=named("--column", options["columns"]),
         units=named("--unit", options["units"]),
-        **fields,
+        fields=fields,
     )
+    free_outputs()
+    tell_compiling(None, options["quiet"])
+    return fitted_to(given)
 
 
 def checked_calibration_page(path: Path | None) -> Path | None:

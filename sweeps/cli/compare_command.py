@@ -11,7 +11,7 @@ from ..json_text import json_document
 from .config_flags import config_options, written_value
 from .failures import Stopped
 from .option_groups import OPTION_MARK, GroupedCommand, Themes
-from .outputs import force_option, output_option
+from .outputs import force_option, free_outputs, output_option
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
@@ -108,6 +108,7 @@ def command(
     compared = compared_systems([read_system(text) for text in systems], changes, baseline=baseline)
     if against is not None:
         check_against(against, [system.label for system in compared])  # before anything runs
+    free_outputs()
     progress = progress_for_terminal(quiet=quiet)
     with stop_at_safe_point() as stop:
         try:

@@ -2,7 +2,8 @@
 
 A page that an earlier call drew is drawn anew without a word, since nobody writes into it. Any other file
 may be a configuration that was changed by hand, or something else altogether: the call is refused before
-any work is done, with the way out.
+any work is done, with the way out. What is wrong with the inputs is said first, since a file that is in the
+way says nothing of them: the options note what is there, and :func:`free_outputs` refuses.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from typing import Any, TypeVar
 
 import click
 
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, Finding
 from .shared import this_command
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FORCE = "lagsweep.force"
+_IN_THE_WAY = "lagsweep.in_the_way"
+_PACKED = (".gz", ".zst")
 
 
 def output_option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
-    """Add an option that names a file to write; beside it a command has :func:`force_option`.
+    """Add an option that names a file to write.
+
+    Beside it a command has :func:`force_option`, and calls :func:`free_outputs` when its inputs are checked.
 
     Parameters
     ----------
@@ -31,7 +36,7 @@ def output_option(*names: str, **settings: Any) -> Callable[[_Command], _Command
         As for ``click.option``.
     """
     kind = click.Path(path_type=Path)
-    return click.option(*names, **{"type": kind, "metavar": "FILE", **settings, "callback": _not_there})
+    return click.option(*names, **{"type": kind, "metavar": "FILE", **settings, "callback": _noted})
 
 
 def force_option(function: _Command) -> _Command:
@@ -54,8 +59,34 @@ def _remember(context: click.Context, parameter: click.Parameter, value: bool) -
     return value
 
 
-def _not_there(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    return None if path is None else free_file(path, max(parameter.opts, key=len))
+def _noted(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    return None if path is None else note_output(path, max(parameter.opts, key=len))
+
+
+def note_output(path: Path, flag: str) -> Path:
+    """Note a file that will be written, by a name that was not given too, for :func:`free_outputs`.
+
+    Parameters
+    ----------
+    path : Path
+    flag : str
+        The option that names it.
+    """
+    if found := _in_the_way(path, flag):
+        click.get_current_context().meta.setdefault(_IN_THE_WAY, []).append(found)
+    return path
+
+
+def free_outputs() -> None:
+    """Refuse files that are there, of all options of the call; for when its inputs are checked.
+
+    Raises
+    ------
+    ConfigError
+        With a finding for each such file.
+    """
+    if found := click.get_current_context().meta.get(_IN_THE_WAY):
+        raise ConfigError(*found)
 
 
 def free_file(path: Path, flag: str) -> Path:
@@ -71,9 +102,44 @@ def free_file(path: Path, flag: str) -> Path:
     ------
     ConfigError
     """
+    if found := _in_the_way(path, flag):
+        raise ConfigError(found)
+    return path
+
+
+def _in_the_way(path: Path, flag: str) -> Finding | None:
     from ..pages.page import is_own_page
 
     if click.get_current_context().meta.get(_FORCE) or not path.is_file() or is_own_page(path):
-        return path
+        return None
     rule = "must not be there yet: nothing is replaced unasked"
-    raise ConfigError(flag, rule, str(path), f"Give --force to replace it, or {flag} with another name.")
+    return Finding(flag, rule, str(path), f"Give --force to replace it, or {flag} with another name.")
+
+
+def named_after(source: Path, ending: str, flag: str = "--output") -> Path:
+    """Name a file in this folder after what it is made from, so that two inputs give two files; it is noted.
+
+    Parameters
+    ----------
+    source : Path
+        A file or a folder.
+    ending : str
+        What follows its name.
+    flag : str
+        The option that would name it.
+    """
+    return note_output(Path(f"{plain_name(source)}{ending}"), flag)
+
+
+def plain_name(source: Path) -> str:
+    """Return the name of a file without what tells its kind, or that of a folder.
+
+    Examples
+    --------
+    >>> plain_name(Path("logs/qwen3-1.7B.csv.gz"))
+    'qwen3-1.7B'
+    """
+    source = source.resolve()
+    if source.is_dir():
+        return source.name
+    return (source.with_suffix("") if source.suffix in _PACKED else source).stem

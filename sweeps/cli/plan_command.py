@@ -10,7 +10,7 @@ import click
 from ...kernels.errors import ConfigError
 from ..json_text import json_document
 from .failures import NeededOption, Stopped
-from .outputs import command_again, force_option, output_option
+from .outputs import command_again, force_option, free_outputs, output_option
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 
 EPILOG = """
@@ -78,7 +78,9 @@ _FEW = click.IntRange(min=1)
     help="Or the rate at which all ranks write one, of the ledger's size.",
 )  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of each cell.")
-@click.option("--most-simulated", type=_FEW, default=120, show_default=True, help="Cells to simulate.")
+@click.option(
+    "--most-simulated", type=_FEW, default=120, show_default=True, help="Cells to simulate at most."
+)
 @click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), help="Where results lie."
 )
@@ -106,6 +108,7 @@ def command(**options: Any) -> int:
     table = None if options["table"] is None else checked_table_path(options["table"], "--table")
     page = None if options["page"] is None else checked_plan_page(options["page"])
     asked = _asked(options)
+    free_outputs()
     progress = progress_for_terminal(quiet=options["quiet"])
     with stop_at_safe_point() as stop:
         try:

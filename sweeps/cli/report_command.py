@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .outputs import force_option, free_file, output_option
+from .outputs import force_option, free_outputs, note_output, output_option
 from .store_argument import store_argument
 
 
@@ -54,14 +54,17 @@ def command(
     from .cell_arguments import read_cell
 
     dataset = open_sweep(store)
+    compared = None if reference is None else read_cell(reference, "--reference")
+    page = output or note_output(beside(store), "--output")
+    free_outputs()
     report = write_report(
         dataset,
-        output or free_file(beside(store), "--output"),
+        page,
         store=str(store),
         maximize=maximize,
         min_ess=0.9 if min_ess is None and max_lag is None else min_ess,
         max_lag=max_lag,
-        reference=None if reference is None else read_cell(reference, "--reference"),
+        reference=compared,
         confidence=confidence,
         images=images,
         sensitivity=sensitivity,

@@ -10,7 +10,7 @@ import click
 from ..json_text import json_document
 from .config_flags import axes_from_flags, changes_from_flags, config_options, preset_from_flags
 from .failures import Stopped
-from .outputs import force_option, output_option
+from .outputs import force_option, free_outputs, output_option
 from .shared import INTERRUPTED_NOTE, executor_of, this_command
 from .spec_arguments import ranges_from_argument
 
@@ -79,6 +79,7 @@ def command(spec: str | None, page: Path | None, **options: Any) -> int:
         base_changes=changes_from_flags(options) | preset_from_flags(options["preset"], options["knobs"]),
         axis_changes=axes_from_flags(options["axis"]),
     )
+    free_outputs()
     progress = progress_for_terminal(quiet=options["quiet"])
     with stop_at_safe_point() as stop:
         try:

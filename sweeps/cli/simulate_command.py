@@ -10,7 +10,7 @@ import click
 from ..json_text import json_document
 from .config_flags import config_options
 from .option_groups import GroupedCommand, Themes
-from .outputs import force_option, output_option
+from .outputs import force_option, free_outputs, output_option
 from .shared import config_from_options, tell_compiling
 
 TABLES = ("batches", "timeline", "rollouts")
@@ -49,6 +49,7 @@ def command(**options: Any) -> int:
     files = {
         name: checked_table_path(options[name], f"--{name}") for name in TABLES if options[name] is not None
     }
+    free_outputs()
     tell_compiling(config, options["quiet"])
     from ..results.run_text import run_facts, run_text
     from ..runs.diagnosis import PROGRESSING, progress_status

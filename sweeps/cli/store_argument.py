@@ -12,10 +12,6 @@ from ...kernels.errors import ConfigError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-RESULTS = Path("results")  # where `lagsweep run` puts stores
-_INSIDE = "cells.zarr"  # every store has it
-_UNDER_WAY = (".extending-", ".replaced-", ".building-", ".joining-")
-
 
 def store_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
     """Give a command the argument STORE: one folder, or None where it may be left out."""
@@ -45,19 +41,15 @@ def the_store(paths: Sequence[Path]) -> Path | None:
     """
     if not paths:
         return None
+    from ..store.nearby import is_store, stores_beginning_with
+
     if len(paths) > 1:
-        stores = [path for path in paths if _is_store(path)]
+        stores = [path for path in paths if is_store(path)]
         return _only(stores, " ".join(map(str, paths))) or paths[0]
     (path,) = paths
     if path.exists() or not path.name or _has_parts(path):
         return path
-    folders = [path.parent] if path.parent != Path() else [Path(), RESULTS]
-    return _only(_beginning_with(path.name, folders), str(path)) or path
-
-
-def _is_store(path: Path) -> bool:
-    # An extension, a replacement or a merge under way leaves folders beside a store for a while.
-    return (path / _INSIDE).is_dir() and not any(mark in path.name for mark in _UNDER_WAY)
+    return _only(stores_beginning_with(path), str(path)) or path
 
 
 def _has_parts(path: Path) -> bool:
@@ -66,21 +58,10 @@ def _has_parts(path: Path) -> bool:
     return bool(task_folders(path))
 
 
-def _beginning_with(name: str, folders: Sequence[Path]) -> list[Path]:
-    found = []
-    for folder in folders:
-        try:
-            inside = sorted(folder.iterdir())
-        except OSError:
-            continue
-        found += [path for path in inside if path.name.startswith(name) and _is_store(path)]
-    return found
-
-
 def _only(stores: Sequence[Path], given: str) -> Path | None:
     if len(stores) > 1:
-        some = ", ".join(map(str, stores[:5])) + (", …" if len(stores) > 5 else "")
-        raise ConfigError(
-            "STORE", "must be one store", given, f"{len(stores)} stores match: {some}. Name one."
-        )
+        from ..store.nearby import some_named
+
+        way_out = f"{len(stores)} stores match: {some_named(stores)}. Name one."
+        raise ConfigError("STORE", "must be one store", given, way_out)
     return stores[0] if stores else None

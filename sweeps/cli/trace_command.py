@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...kernels.errors import ConfigError
 from ..json_text import json_document
 from .config_flags import config_options
 from .custom_argument import custom_option, read_custom
-from .outputs import force_option, output_option
+from .outputs import force_option, free_outputs, note_output, output_option
 from .shared import config_from_options, tell_compiling
 from .store_argument import store_argument
 
@@ -26,7 +27,7 @@ TABLES = ("batches", "timeline", "rollouts")
 @store_argument(required=False)
 @click.option("--cell", metavar="ID|AXIS=VALUE,…", help="Which cell of the store.")
 @output_option(
-    "--output", "-o", default=Path("trace.json.gz"), show_default=True, help="The trace, .json or .json.gz."
+    "--output", "-o", help="The trace, .json or .json.gz; trace-CELL-seed-SEED.json.gz if left out."
 )
 @click.option(
     "--max-events", type=click.IntRange(min=1), help="Refuse a larger trace; 1,000,000 if left out."
@@ -52,14 +53,16 @@ def command(store: Path | None, **options: Any) -> int:
     from ..trace.trace import MOST_EVENTS, checked_trace_path, write_trace
 
     most = options["max_events"] or MOST_EVENTS
-    output = checked_trace_path(options["output"])
+    output = None if options["output"] is None else checked_trace_path(options["output"])
     files = {
         name: checked_table_path(options[name], f"--{name}") for name in TABLES if options[name] is not None
     }
     window = _window(options)
-    result, about, verdict, same = (
-        _from_flags(options, most) if store is None else _from_store(store, options, most)
-    )
+    simulate, cell, seed = _from_flags(options, most) if store is None else _from_store(store, options, most)
+    if output is None:
+        output = note_output(checked_trace_path(Path(f"trace-{cell}-seed-{seed}.json.gz")), "--output")
+    free_outputs()
+    result, about, verdict, same = simulate()
     written = write_trace(result, output, max_events=most, window_seconds=window, about=about)
     for name, path in files.items():
         write_frame(getattr(result, f"{name}_frame")(), path, config=json.dumps(result.config.to_dict()))
@@ -97,8 +100,14 @@ def _window(options: dict[str, Any]) -> tuple[float, float] | None:
     return (0.0 if low is None else low, float("inf") if high is None else high)
 
 
-def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
+# What a run gave: the result, facts about it, what its replay says, and whether it is the stored run.
+_Traced = tuple[Any, dict[str, Any], str, bool]
+
+
+def _from_flags(options: dict[str, Any], most: int) -> tuple[Callable[[], _Traced], int, int]:
+    """Return what simulates the run of the flags, its cell and its seed."""
     from ..runs.simulate import simulate_pipeline
+    from ..spec.identity import cell_id
     from ..trace.trace import check_size_before
 
     if options["cell"] is not None:
@@ -107,12 +116,18 @@ def _from_flags(options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any]
         raise ConfigError("--custom", "needs a store", options["custom"], "Use simulate_custom in Python.")
     config = config_from_options(options)
     check_size_before(config, most)
-    tell_compiling(config, options["quiet"])
-    return simulate_pipeline(config, rollouts=True), {}, "", True
+
+    def simulate() -> _Traced:
+        tell_compiling(config, options["quiet"])
+        return simulate_pipeline(config, rollouts=True), {}, "", True
+
+    return simulate, cell_id(config), config.seed
 
 
-def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, dict[str, Any], str, bool]:
+def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Callable[[], _Traced], int, int]:
+    """Return what simulates a stored run again, its cell and its seed."""
     from ..custom.custom import remember
+    from ..results.cells import cell_coordinates, find_cell
     from ..spec.carried import config_at
     from ..store.replay import refuse_older_model, replay
     from ..store.store import open_sweep
@@ -132,16 +147,22 @@ def _from_store(store: Path, options: dict[str, Any], most: int) -> tuple[Any, d
         raise ConfigError("--cell", "must be given with a store", None, "lagsweep show lists the cells.")
     dataset = open_sweep(store)
     cell = read_cell(options["cell"])
-    config = config_at(dataset, cell)
+    config = config_at(dataset, cell, seed)
     remember(read_custom(options["custom"]))
     check_size_before(config, most)
-    tell_compiling(config, options["quiet"])
     refuse_older_model(dataset)
-    again = replay(dataset, cell, seed)
-    about = {
-        "store": str(store),
-        "fingerprint": dataset.attrs["fingerprint"],
-        "cell": again.cell,
-        "seed": again.seed,
-    }
-    return again.result, about, again.verdict(), again.same
+
+    def simulate() -> _Traced:
+        tell_compiling(config, options["quiet"])
+        again = replay(dataset, cell, seed)
+        about = {
+            "store": str(store),
+            "fingerprint": dataset.attrs["fingerprint"],
+            "cell": again.cell,
+            "seed": again.seed,
+        }
+        return again.result, about, again.verdict(), again.same
+
+    cells, _ = cell_coordinates(dataset)
+    first = int(dataset["seed"].values[0])
+    return simulate, int(cells[find_cell(dataset, cell)]), first if seed is None else config.seed

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     help="Whose field names: lagsweep, minimal, verl, trl, ...; auto tells by the first record.",
 )
 @click.option("--columns", multiple=True, metavar="OURS=THEIRS", help="A field's own name; repeatable.")
-@click.option("--statistics", is_flag=True, help="Print counts by version and by group too.")
+@click.option(
+    "--statistics",
+    is_flag=True,
+    help="Print counts by version too, and groups (of one prompt) by their rollouts and by equal rewards.",
+)
 @click.option("--findings", metavar="FILE", help="Write all findings: FILE.parquet or FILE.jsonl.")
 @click.option("--clean", metavar="FILE", help="Write the good records, as they are.")
 @click.option("--overwrite", is_flag=True, help="Let --clean replace a file.")
@@ -65,15 +69,20 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     with table as rows:
         reports = [_report(name, options, rows) for name in names]
     cleaned = None if clean is None else _cleaned(clean, names, reports, options)
-    good = all(report.ok(strict=options["strict"]) for report in reports)
+    joined = None if cleaned is None else _joined(cleaned, names, options)
+    good = all(report.ok(strict=options["strict"]) for report in (*reports, *([joined] if joined else [])))
     if options["as_json"]:
         document = {"ok": good, "files": [report.as_dict() for report in reports]}
-        document |= {} if cleaned is None else {"clean": cleaned}
+        if cleaned is not None:
+            together = {} if joined is None else {"as_one_batch": joined.as_dict()}
+            document["clean"] = {**cleaned, **together}
         click.echo(json_document("validate", document, indent=1))
     else:
         click.echo("\n\n".join(_as_text(report) for report in reports))
         if cleaned is not None:
             click.echo("\n" + _cleaned_text(cleaned))
+        if joined is not None:
+            click.echo(_joined_text(joined))
     return 0 if good else 1
 
 
@@ -110,6 +119,22 @@ def _cleaned_text(cleaned: dict[str, Any]) -> str:
         f"{cleaned['file']}: {cleaned['records']:,} good records written, {cleaned['left_out']:,} left out"
         + (f" (records by rule: {why})" if why else "")
     )
+
+
+def _joined(cleaned: Any, names: list[str], options: dict[str, Any]) -> RecordReport | None:
+    """Check what several files gave as one batch: an id, or a group, may be in two of them."""
+    if len(names) < 2 or not options["batch_rules"] or not cleaned["records"]:
+        return None
+    return _report(cleaned["file"], options, None)
+
+
+def _joined_text(joined: RecordReport) -> str:
+    if not joined.errors:
+        return f"{joined.file}: as one batch: no error, {joined.warned_records:,} with warnings"
+    way_out = (
+        "Clean the files one by one, or give their records ids of their own; --no-batch-rules looks away."
+    )
+    return f"\nAs one batch the good records of all files break rules:\n{_as_text(joined)}\n{way_out}"
 
 
 def _schema(name: str, options: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from .calibrate_options import (
 from .config_flags import axes_from_flags
 from .option_groups import GroupedCommand, Themes
 from .outputs import force_option, output_option
-from .shared import tell_compiling, this_command
+from .shared import this_command
 
 
 class _WhatIfCommand(GroupedCommand):
@@ -58,7 +58,6 @@ def command(logs: tuple[Path, ...], **options: Any) -> int:
 
     axes = axes_from_flags(options["axis"], also=AXES)
     page = checked_calibration_page(options["page"])
-    tell_compiling(None, options["quiet"])
     found = what_if(calibrated(logs, options), axes, seeds=options["seeds"], threads=options["threads"])
     written = []
     if page is not None:

@@ -12,20 +12,19 @@ from ..config.config import PipelineConfig, as_engine
 from ..laws.lengths import LengthLaw
 from ..results.cells import GOODPUT
 from ..results.drift_words import drift_words
-from ..results.numbers import formatted
+from ..results.numbers import all_equal, formatted, with_interval
 from ..results.text import grid, terminal_width, wrapped
 from ..results.words import CAUSES
 from .rows import LAG_COLUMNS, SLOT_SHARES, SPEEDS, TRAINER_SHARES
 
 SPEED_HEADER = ("s/update", "tokens/s", "effective/s", "ESS")
+_PLAIN = ",.6g"  # a setting: thousands apart, no digits that it does not have
 Rows = Sequence[Mapping[str, Any]]
 
 
 def mean_text(row: Mapping[str, Any], name: str, form: str) -> str:
-    """Write a mean with its half width."""
-    text = formatted(row[name], form)
-    half = row[f"{name}_half_width"]
-    return f"{text} ±{formatted(half, form)}" if text != "-" and not math.isnan(half) else text
+    """Write a mean with its half width; of seeds that are all equal without one."""
+    return with_interval(row[name], row[f"{name}_half_width"], form)
 
 
 def difference_text(row: Mapping[str, Any], name: str, form: str = "", *, relative: bool = False) -> str:
@@ -35,8 +34,7 @@ def difference_text(row: Mapping[str, Any], name: str, form: str = "", *, relati
         base = row[name] - value
         value, half = (value / base, half / base) if base else (math.nan, math.nan)
         form = ".0%" if half >= 0.1 or abs(value) >= 10 else ".1%"  # no digits that mean nothing
-    text = formatted(value, f"+{form}")
-    return f"{text} ±{formatted(half, form)}" if text != "-" and not math.isnan(half) else text
+    return with_interval(value, half, form, "+")
 
 
 def _table(title: str, header: list[str], lines: list[list[str]]) -> list[str]:
@@ -48,9 +46,9 @@ def speed_lines(rows: Rows) -> list[list[str]]:
     return [
         [
             row["label"],
-            mean_text(row, "seconds_per_update", ".1f"),
-            mean_text(row, "trained_tokens_per_second", ".0f"),
-            mean_text(row, "effective_tokens_per_second", ".0f"),
+            mean_text(row, "seconds_per_update", ",.1f"),
+            mean_text(row, "trained_tokens_per_second", ",.0f"),
+            mean_text(row, "effective_tokens_per_second", ",.0f"),
             mean_text(row, "mean_expected_normalized_ess", ".3f"),
             *([mean_text(row, GOODPUT, ".3f")] if GOODPUT in row else []),
         ]
@@ -80,7 +78,7 @@ def work_lines(rows: Rows) -> list[list[str]]:
             row["label"],
             mean_text(row, "wasted_share", ".1%"),
             mean_text(row, "length_bias_law", ".3f"),
-            formatted(row["rollouts_per_batch"], ".0f"),
+            formatted(row["rollouts_per_batch"], ",.0f"),
         ]
         for row in rows
     ]
@@ -134,16 +132,16 @@ def workload_text(workload: Mapping[str, Any]) -> str:
         speed = f"on {engine.count} engines" if engine.count > 1 else "on an engine"
     else:
         slowdown = workload["decode_slowdown_per_rollout"]
-        speed = f"of {workload['decode_tokens_per_second']:g} tokens/s"
+        speed = f"of {workload['decode_tokens_per_second']:{_PLAIN}} tokens/s"
         speed += f" (slowdown {slowdown:g})" if slowdown else ""
     parts = [
-        f"{workload['rollout_workers']} slots {speed}",
+        f"{workload['rollout_workers']:,} slots {speed}",
         f"lengths {law.name}",
-        f"batches of {workload['batch_groups']} × {workload['group_size']}",
-        f"a step of {workload['train_overhead_seconds']:g} s + tokens / "
-        f"{workload['train_tokens_per_second']:g}",
-        f"publications of {workload['sync_seconds']:g} s",
-        f"{workload['duration_seconds']:g} s of which {workload['warmup_seconds']:g} s warm-up",
+        f"batches of {workload['batch_groups']:,} × {workload['group_size']:,}",
+        f"a step of {workload['train_overhead_seconds']:{_PLAIN}} s + tokens / "
+        f"{workload['train_tokens_per_second']:{_PLAIN}}",
+        f"publications of {workload['sync_seconds']:{_PLAIN}} s",
+        f"{workload['duration_seconds']:{_PLAIN}} s of which {workload['warmup_seconds']:{_PLAIN}} s warm-up",
     ]
     return f"Workload: {', '.join(parts)}."
 
@@ -174,8 +172,8 @@ def notes(rows: Rows, workload: str, drift: str, confidence: float) -> list[str]
     """Say what the tables mean and rest on (`drift`, by :func:`drift_of`), a paragraph each."""
     return [
         workload,
-        f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']} seeds. ESS is the "
-        f"expected normalized ESS of a batch at {drift}; "
+        f"±: half width of the {confidence:.0%} Student interval over {rows[0]['seeds']:,} seeds"
+        f"{_no_interval(rows)}. ESS is the expected normalized ESS of a batch at {drift}; "
         "effective tokens are tokens times it.",
         "Waste: decoded tokens dropped for age, evicted or cancelled. Length bias: mean length trained / the "
         "law's mean.",
@@ -183,6 +181,19 @@ def notes(rows: Rows, workload: str, drift: str, confidence: float) -> list[str]
         *_speedups(rows),
         *_warnings(rows),
     ]
+
+
+def _no_interval(rows: Rows) -> str:
+    """Say what a mean without a half width means, and why the seconds of an update may have none."""
+    if rows[0]["seeds"] < 2:
+        return ""
+    even = [
+        row["label"]
+        for row in rows
+        if all_equal(row["seconds_per_update"], row["seconds_per_update_half_width"])
+    ]
+    why = f" (s/update of {', '.join(even)}: all seeds have as many updates in the window)" if even else ""
+    return f"; in columns of these, a figure without is equal in all seeds{why}"
 
 
 def _losses(rows: Rows) -> list[str]:

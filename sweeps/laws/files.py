@@ -17,7 +17,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError, nearest
 from ..checks import path_of
-from ..user_files import decoded, parse_json, read_bytes, table_errors, unpacked
+from ..user_files import decoded, parse_json, read_bytes, refuse_pipe, table_errors, unpacked
 from .checks import (
     SECONDS_RULE,
     WHOLE_RULE,
@@ -60,6 +60,7 @@ class Columns:
         for name in self._names:
             if not isinstance(name, str):
                 raise ConfigError("column", "must be a column's name", name, "Give it as text.")
+        refuse_pipe(self.path, "path")
         self._packed = self.path.suffix.lower() == ".gz"
         kind = _FORMATS.get(Path(self.path.stem if self._packed else self.path).suffix.lower())
         if kind is None:

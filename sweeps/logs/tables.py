@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.errors import ConfigError
 from ..checks import path_of
-from ..user_files import MOST_BYTES, decoded, parse_json, read_bytes, table_errors, unpacked
+from ..user_files import MOST_BYTES, decoded, parse_json, read_bytes, refuse_pipe, table_errors, unpacked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,6 +74,7 @@ def read_table(path: Any, console: Callable[[str, str], list[dict[str, Any]]] | 
         from .tensorboard import read_scalars
 
         return RawTable(*read_scalars(place))
+    refuse_pipe(place, "path")
     packed = place.suffix.lower() == ".gz"
     kind = _KINDS.get(Path(place.stem if packed else place.name).suffix.lower(), "")
     if not kind or (kind == "console" and console is None):

@@ -134,7 +134,7 @@ def _cells(plan: Plan) -> Table:
         ]
         for row in frame.head(_MOST_CELLS).iter_rows(named=True)
     ]
-    header = ["roll out", "train", "tp", "rules", "cap", "every", "s/update", "effective/s", "lag"]
+    header = ["roll out", "train", "tp", "rules", "cap", "every", "s/update", "effective tokens/s", "lag"]
     return Table([(title, "text" if title == "rules" else "") for title in header], rows)
 
 

@@ -187,8 +187,8 @@ def cells_said(plan: Plan) -> list[str]:
         less = "none of them can be faster" if not better else f"{better:,} of them might be faster"
         said.append(
             "Bounded: what phases need at least is not among the lowest. Simulated are those up to "
-            f"{NEAR:g} times the lowest of all, and then the next up to {FEWEST}; by their bounds {less} "
-            "than the best."
+            f"{NEAR:g} times the lowest of all (at most --most-simulated), and where these are fewer than "
+            f"{FEWEST} the next ones up to {FEWEST}; by their bounds {less} than the best."
         )
     return said
 

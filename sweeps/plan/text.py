@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 MOST_EFFECTS = 6
 SPLITS_TITLE = "The best of each split (*: the best of all; ≥: only bounded)"
+SPLITS_NOTE = (
+    "tp: GPUs of an engine; cap: rollouts at once on it; every: updates from one publication to the next; "
+    "lag: in updates. Tokens are effective ones: those trained, times the ESS."
+)
+EFFECTIVE = "eff. tokens/s"
 
 
 def plan_text(plan: Plan) -> str:
@@ -30,6 +35,7 @@ def plan_text(plan: Plan) -> str:
     if saves is not None:
         parts += ["", *(wrapped(said, width=width) for said in checkpoints_said(plan.question, saves))]
     parts += ["", SPLITS_TITLE, grid(*splits_table(plan), left=[0, 1], width=width)]
+    parts += [wrapped(SPLITS_NOTE, width=width)]
     if plan.neighbours:
         parts += ["", "One setting changed", grid(*neighbours_table(plan), left=[0], width=width)]
     if plan.effects:
@@ -44,8 +50,8 @@ def plan_text(plan: Plan) -> str:
 def splits_table(plan: Plan) -> tuple[list[str], list[list[str]]]:
     """Return the table of splits, the best marked: header and rows."""
     # The settings come first: what a narrow terminal has no room for is left out from the end.
-    header = ["GPUs", "rules", "tp", "cap", "every", "s/update", "range", "effective/s", "lag"]
-    header += ["GPU-h per M"] + (["cost per M"] if plan.question.price is not None else [])
+    header = ["GPUs", "rules", "tp", "cap", "every", "s per update", "range", EFFECTIVE, "lag"]
+    header += ["GPU-h per M tokens"] + (["cost per M tokens"] if plan.question.price is not None else [])
     return [*header, "trainer waits", "slots wait"], [_split_line(row, plan) for row in plan.splits]
 
 
@@ -54,7 +60,9 @@ def _split_line(row: PlanRow, plan: Plan) -> list[str]:
     figures = row.figures(asked.gpus, asked.price)
     gpus = "all" if cell.is_colocated else f"{cell.rollout_gpus}+{cell.train_gpus}"
     line = [f"{gpus}*" if row is plan.best else gpus, rules_words(cell.rules)]
-    line += [str(cell.tensor_parallel), str(cell.cap), str(cell.cadence), *_seconds(row, figures)]
+    seconds, ends = _seconds(row, figures)
+    # A range is one word here: a table of many columns would cut it.
+    line += [str(cell.tensor_parallel), str(cell.cap), str(cell.cadence), seconds, ends.replace(" to ", "–")]
     line.append(whole(figures["effective_tokens_per_second"]))
     result = row.result if row.status == SIMULATED else None
     line.append("-" if result is None else f"{result.mean_lag:.2f}")
@@ -76,7 +84,7 @@ def neighbours_table(plan: Plan) -> tuple[list[str], list[list[str]]]:
         change = "the best" if row is best else changed(best, row)
         lag = "-" if row.status != SIMULATED or row.result is None else f"{row.result.mean_lag:.2f}"
         lines.append([change, *_seconds(row, figures), lag, whole(figures["effective_tokens_per_second"])])
-    return ["changed", "s/update", "range", "lag", "effective/s"], lines
+    return ["changed", "s/update", "range", "lag", EFFECTIVE], lines
 
 
 def effects_table(plan: Plan, most: int = MOST_EFFECTS) -> tuple[list[str], list[list[str]]]:
@@ -101,4 +109,4 @@ def _seconds(row: PlanRow, figures: dict[str, Any]) -> list[str]:
     if row.status == SIMULATED:
         ends = [figures["seconds_per_update_low"], figures["seconds_per_update_high"]]
         return [whole(figures["seconds_per_update"]), between(ends)]
-    return [f"≥ {whole(figures['bound_seconds_per_update'])}", "-"]
+    return [f"≥{whole(figures['bound_seconds_per_update'])}", "-"]

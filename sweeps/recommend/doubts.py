@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import ConfigError
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
-from ..config.config import AXIS_FIELDS
 from ..results.cells import alone, cell_values
 from ..results.commands import Commands
 from ..results.frontier import THROUGHPUT
@@ -20,11 +18,10 @@ from ..results.numbers import number, signed_percent
 from ..results.words import describe_settings
 from ..runs.engine_remarks import engine_remarks
 from ..runs.status import FAILED, NOT_RUN
-from ..spec.axes import checked_value
 from ..spec.carried import spec_of
-from ..spec.cells import checked_config
 from .compare import PRACTICALLY_EQUAL, Comparison
 from .parts import Alternative, BoundReport, Doubt
+from .untried import fresher_limits, next_value
 
 if TYPE_CHECKING:
     import xarray
@@ -116,15 +113,10 @@ def _nothing_admissible(
         return Doubt(
             "No setting keeps it; shorter checkpoints or restarts, or other cadences, raise goodput."
         )
-    # Fresher settings than any tried: the smallest lag limit, if it was not among them.
-    axis = next((name for name in ("max_lag", "max_policy_lag") if name in table.axes), "max_lag")
-    tried = [value.item() for value in np.unique(table.axes[axis])] if axis in table.axes else []
-    tried = tried or [spec.base.max_policy_lag]
-    if min(tried) == 0 or not spec.design.is_grid:
+    fresher = fresher_limits(table, spec)
+    if fresher is None:
         return Doubt("No setting keeps every bound; give the sweep other axes or values.")
-    return Doubt(
-        "No setting keeps every bound. A smaller lag limit was not tried:", more.values(axis, [*tried, 0])
-    )
+    return Doubt("No setting keeps every bound. A smaller lag limit was not tried:", more.values(*fresher))
 
 
 def _open_ties(ties: Sequence[Alternative], more: Commands) -> list[Doubt]:
@@ -209,7 +201,7 @@ def _edges(
         if at_end is None:
             continue
         inward, direction = at_end
-        beyond = _next_value(spec, table.axes[axis], row, table, axis, direction)
+        beyond = next_value(spec, table.axes[axis], row, table, axis, direction)
         if beyond is None or not _still_better(table, comparison, row, axis, inward):
             continue
         end = "largest" if direction > 0 else "smallest"
@@ -257,33 +249,6 @@ def _engines(ds: xarray.Dataset, table: ChoiceTable, comparison: Comparison, spe
         one = alone(ds, row)
         metrics = {name: float(np.nanmean(cell_values(one, name)[0])) for name in names}
     return [Doubt(f"At the choice {remark}.") for remark in engine_remarks(config, metrics)]
-
-
-def _next_value(
-    spec: SweepSpec, column: np.ndarray, row: int, table: ChoiceTable, axis: str, direction: int
-) -> Any:
-    """Return a value one step beyond an axis's end, None where the field allows none."""
-    values = np.unique(column)
-    last, before = (values[-1], values[-2]) if direction > 0 else (values[0], values[1])
-    ratios = values[1:] / np.where(values[:-1] == 0, np.nan, values[:-1])
-    geometric = len(values) > 2 and bool((values > 0).all()) and bool(np.ptp(ratios) < 0.2 * ratios.mean())
-    beyond = last * last / before if geometric else last + (last - before)
-    if direction < 0 and beyond <= 0 < last:
-        beyond = last / 2
-    whole = column.dtype.kind in "iu"
-    candidate = math.floor(beyond) if whole else float(beyond)
-    if candidate == last.item():
-        return None
-    field = AXIS_FIELDS.get(axis, axis)
-    try:
-        checked_value(field, candidate, axis)
-        settings = {AXIS_FIELDS.get(n, n): table.axes[n][row].item() for n in table.setting_axes}
-        plain = {n: v for n, v in settings.items() if not isinstance(v, str)} | {field: candidate}
-        config = checked_config(spec.base, plain)
-    except ConfigError:
-        return None
-    # A cap below a batch stalls sooner or later.
-    return None if field == "max_queue_tokens" and candidate < (config.batch_tokens or 0) else candidate
 
 
 def _still_better(table: ChoiceTable, comparison: Comparison, row: int, axis: str, inward: Any) -> bool:

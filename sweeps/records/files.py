@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from ...kernels.contract.findings import ContractFinding
 from ...kernels.errors import ConfigError, ContractError, Finding
 from ..checks import path_of
-from ..user_files import exact_path, table_errors
+from ..user_files import exact_path, refuse_pipe, table_errors
 from .streams import unpacked_stream
 
 if TYPE_CHECKING:
@@ -292,6 +292,7 @@ def is_parquet(path: Path) -> bool:
     ConfigError
         If it is no readable file.
     """
+    refuse_pipe(path, "file", "Give - and pipe into it, which reads JSON lines: … | lagsweep validate -")
     if not path.is_file():
         what = "a folder" if path.is_dir() else str(path)
         raise ConfigError("file", "must be a file that exists", what, "Give JSON lines or parquet.")

@@ -30,6 +30,7 @@ from ...kernels.contract.token_rules import check_masks
 from ...kernels.errors import ConfigError, Finding, Words
 from ...kernels.staleness.measured_drift import jackknifed_ess
 from ..checks import checked, path_of
+from ..user_files import refuse_pipe
 from .check import validate_records
 from .files import record_lines
 
@@ -156,6 +157,7 @@ def read_log_ratios(path: str | os.PathLike[str], level: str) -> LogRatios:
     """
     chosen = checked_level(level)
     file = path_of("path", path)
+    refuse_pipe(file, "path")
     if not file.is_file():
         raise ConfigError("path", "must be a file that exists", str(path), "Give JSON lines or parquet.")
     _check_contract(file)

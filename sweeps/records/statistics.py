@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 _MERGE_ROWS = 200_000
 _MOST_VERSIONS = 1000
+_MOST_SIZES = 5  # of groups, in a line
 
 
 class RecordStatistics:
@@ -112,11 +113,16 @@ def statistics_text(statistics: dict[str, Any]) -> list[str]:
         lines.append(f"... and {statistics['versions'] - len(rows):,} newer versions")
     groups = statistics["groups"]
     if groups is not None:
-        sizes = ", ".join(f"{count:,} of {size}" for size, count in list(groups["sizes"].items())[:5])
-        lines += ["", f"{groups['groups']:,} groups{': ' if sizes else ''}{sizes}"]
+        sizes = [
+            f"{count:,} with {int(size):,} rollout{'s' * (size != '1')}"
+            for size, count in groups["sizes"].items()
+        ]
+        shown = ", ".join([*sizes[:_MOST_SIZES], *(["others"] if len(sizes) > _MOST_SIZES else [])])
+        lines += ["", f"{groups['groups']:,} groups{': ' if shown else ''}{shown}"]
         if groups["with_rewards"]:
             lines.append(
-                f"{groups['equal_rewards']:,} of {groups['with_rewards']:,} groups have equal rewards only"
+                f"{groups['equal_rewards']:,} of {groups['with_rewards']:,} groups (of several rollouts, "
+                "each with a reward) have equal rewards only"
             )
     return lines
 

@@ -38,7 +38,8 @@ class Commands:
         return self.run("--seeds", str(count)) if self.store else f"run_sweep(base, axes, seeds={count})"
 
     def values(self, axis: str, values: Sequence[Any]) -> str:
-        """Add values to an axis."""
+        """Add values to an axis; numbers are listed in order."""
+        values = _in_order(values)
         if self.store:
             return self.run("--axis", f"{axis}={','.join(_flag_text(value) for value in values)}")
         return f"run_sweep(base, {{..., {axis!r}: {list(values)!r}}}, seeds={len(self.spec.seeds)})"
@@ -65,6 +66,17 @@ class Commands:
             f"run = ls.{run}(ls.config_at(ds, {cell}, seed={seed}){', ...' if self.spec.custom else ''})\n"
             "run.batches_frame()"
         )
+
+
+def _in_order(values: Sequence[Any]) -> list[Any]:
+    """Sort numbers, as a person would type them; anything else stays as it is.
+
+    Examples
+    --------
+    >>> _in_order([1, 4, 0]), _in_order(["b", "a"])
+    ([0, 1, 4], ['b', 'a'])
+    """
+    return sorted(values) if all(isinstance(value, int | float) for value in values) else list(values)
 
 
 def _flag_text(value: Any) -> str:

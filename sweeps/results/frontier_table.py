@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .cells import GOODPUT
-from .numbers import digits_for, fixed, number, with_half_width
+from .numbers import all_equal, digits_for, fixed, number, with_half_width
 from .text import UNBOUNDED, fits, grid, grid_with_settings, wrapped
 from .words import axis_heading, describe_settings
 
@@ -71,6 +71,17 @@ def _table(result: Frontier, shown: list[dict[str, Any]]) -> str:
 def _fails(result: Frontier) -> bool:
     """Tell whether the table shows goodput: seconds per update count lost updates too."""
     return GOODPUT in result.frame.columns
+
+
+def _has_equal_seeds(result: Frontier) -> bool:
+    """Tell whether a mean of the frontier or of a baseline has no interval, since all seeds are equal."""
+    beside = [baseline for _, baseline in result.scenarios] if result.scenarios else [result.baseline]
+    rows = [*result.on_frontier().to_dicts(), *(row for row in beside if row is not None)]
+    return any(
+        all_equal(row[metric], row[f"{metric}_half_width"])
+        for row in rows
+        for metric in (result.throughput, result.ess)
+    )
 
 
 def halted_text(row: dict[str, Any]) -> str:
@@ -216,7 +227,8 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
         sentences.append(f"The fastest {most} are shown.")
     if result.seeds > 1:
         sentences.append(
-            f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds} seeds."
+            f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds:,} seeds"
+            f"{'; a mean without it is equal in all of them' if _has_equal_seeds(result) else ''}."
         )
     else:
         sentences.append("One seed gives no interval.")

@@ -56,14 +56,44 @@ def fixed(value: Any, digits: int) -> str:
 
 
 def with_half_width(mean: Any, half: Any, digits: int) -> str:
-    """Write a mean with the half width of its interval, where it has one.
+    """Write a mean with the half width of its interval, where it has one and not all seeds are equal.
 
     Examples
     --------
-    >>> with_half_width(1963.7, 2.6, 0), with_half_width(0.25, float("nan"), 2)
-    ('1,964 ±3', '0.25')
+    >>> with_half_width(1963.7, 2.6, 0), with_half_width(0.25, float("nan"), 2), with_half_width(1.0, 0.0, 2)
+    ('1,964 ±3', '0.25', '1.00')
     """
-    return fixed(mean, digits) if missing(half) or missing(mean) else f"{mean:,.{digits}f} ±{half:.{digits}f}"
+    return with_interval(mean, half, f",.{digits}f")
+
+
+def with_interval(mean: Any, half: Any, form: str, signed: str = "") -> str:
+    """Write a mean by a format specification with the half width of its interval; equal seeds have none.
+
+    Parameters
+    ----------
+    mean, half : float or None
+    form : str
+    signed : str
+        What the mean's has in front: ``+`` for a difference.
+
+    Examples
+    --------
+    >>> with_interval(1963.7, 2.6, ",.0f", "+"), with_interval(277.8, 0.0, ".1f")
+    ('+1,964 ±3', '277.8')
+    """
+    text = formatted(mean, f"{signed}{form}")
+    return text if missing(half) or missing(mean) or all_equal(mean, half) else f"{text} ±{half:{form}}"
+
+
+def all_equal(mean: Any, half: Any) -> bool:
+    """Tell whether a half width is that of equal values, but for rounding; where there is none, it is not.
+
+    Examples
+    --------
+    >>> all_equal(277.8, 1e-14), all_equal(277.8, 0.001), all_equal(0.0, 0.0)
+    (True, False, True)
+    """
+    return not missing(mean) and not missing(half) and bool(half <= 1e-12 * abs(mean))
 
 
 def short_number(value: Any) -> str:

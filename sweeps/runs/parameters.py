@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...kernels.pipeline import records
+from ...kernels.pipeline.batches import drift_by_lag_kernel
 from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.records import FULL_RATE
 from ...kernels.pipeline.ticks import ticks
-from ...kernels.pipeline.trainer import drift_by_lag_kernel
 from ..config.config import Limit, PipelineConfig
 from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw

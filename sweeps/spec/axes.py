@@ -31,6 +31,7 @@ from ..presets.registry import all_presets
 from ..presets.systems import SYSTEM, SystemLabel, checked_label
 
 MOST_VALUES = 10_000_000
+_FEW = 3  # knobs that a message names
 _ROUNDING = 1e-13  # what is lost by a few steps of arithmetic
 PRESET_PREFIX = "preset."
 ENGINE_PREFIX = "engine."
@@ -93,8 +94,26 @@ def field_of_axis(name: str, where: str = "axes", also: Collection[str] = ()) ->
             *(known for known in PipelineConfig.model_fields if known != "seed"),
         ]
         rule = "must name a field or queue_cap, max_lag, sync_cadence"
-        raise ConfigError(where, rule, name, nearest(name, known))
+        raise ConfigError(where, rule, name, _axis_meant(name, known))
     return field
+
+
+def _axis_meant(name: str, known: Sequence[str]) -> str:
+    """Say which axis a name may stand for: a preset's knobs that hold it as a word, or the nearest of all.
+
+    Examples
+    --------
+    >>> _axis_meant("staleness_threshol", ["max_policy_lag"])
+    "Did you mean 'preset.staleness_threshold'?"
+    """
+    knobs = {knob.name: preset.name for preset in all_presets().values() for knob in preset.knobs}
+    holding = [knob for knob in knobs if name in knob.split("_")]
+    if holding:
+        some = ", ".join(f"{PRESET_PREFIX}{knob} (as {knobs[knob]} has)" for knob in sorted(holding)[:_FEW])
+        return f"A preset's knob is {PRESET_PREFIX}<knob>: {some}; whole presets are the axis {SYSTEM}."
+    if (hint := nearest(name, known)) or not (hint := nearest(name, knobs)):
+        return hint or f"A preset's knob is {PRESET_PREFIX}<knob>, whole presets are the axis {SYSTEM}."
+    return hint.replace("'", f"'{PRESET_PREFIX}", 1)
 
 
 def is_knob(field: str) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .design import Design
     from .spec import SweepSpec
 
+_MOST_VALUES = 12  # of an axis, in a message
+
 
 def unchecked_config(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
     """Copy a configuration with values that have been checked one by one already.
@@ -196,24 +198,62 @@ def _by_values(spec: SweepSpec, wanted: Mapping[str, Any]) -> int:
     design = spec.design
     matches = np.ones(design.shape, bool)
     by_field = {setting: axis for axis, setting in design.fields.items()}
+    named: dict[str, Any] = {}
     for name, value in wanted.items():
         axis = name if name in design.columns else by_field.get(field_of_axis(name, "cell"))
         if axis is None:
             hint = nearest(name, design.columns) or f"Axes: {', '.join(design.columns)}."
             raise ConfigError("cell", "must name axes of this sweep", name, hint)
-        dim, values = design.columns[axis]
-        if isinstance(value, float) and value == math.inf and None in values:
-            value = None  # as the coordinate of an axis of numbers and none has it
-        labels = design.coordinates()[axis][1]
-        if labels.dtype.kind == "U" and value in labels:
-            same = labels == value  # a law, for one, is named by its label
-        else:
-            given = checked_value(design.fields[axis], value, f"cell.{axis}")
-            key = identity(nearly(given, values))
-            same = np.array([identity(item) == key for item in values])
-        matches = matches & design.broadcast(dim, same)
+        fitting = matches & design.broadcast(design.columns[axis][0], _is_value(design, axis, value))
+        if not fitting.any():
+            raise ConfigError(*_no_cell(design, matches, axis, value, named))
+        matches, named = fitting, {**named, axis: value}
     places = np.flatnonzero(matches.reshape(-1))
     if len(places) != 1:
-        rule = "must fit exactly one cell" if len(places) else "must fit a cell of this sweep"
-        raise ConfigError("cell", f"{rule}, fits {len(places)}", dict(wanted), "Name every axis.")
+        rule = f"must fit exactly one cell, fits {len(places):,}"
+        raise ConfigError("cell", rule, dict(wanted), _what_is_missing(design, matches))
     return int(places[0])
+
+
+def _is_value(design: Design, axis: str, value: Any) -> np.ndarray:
+    """Tell where along an axis a value stands, as a person or a coordinate may write it."""
+    values = design.columns[axis][1]
+    if isinstance(value, float) and value == math.inf and None in values:
+        value = None  # as the coordinate of an axis of numbers and none has it
+    labels = design.coordinates()[axis][1]
+    if labels.dtype.kind == "U" and value in labels:
+        return np.asarray(labels == value)  # a law, for one, is named by its label
+    key = identity(nearly(checked_value(design.fields[axis], value, f"cell.{axis}"), values))
+    return np.array([identity(item) == key for item in values])
+
+
+def _no_cell(
+    design: Design, matches: np.ndarray, axis: str, value: Any, named: Mapping[str, Any]
+) -> tuple[str, str, Any, str]:
+    """Say which value no cell has, alone or beside those named before it, and which there are."""
+    rule = "no cell has this value"
+    if not _is_value(design, axis, value).any():
+        matches = np.ones(design.shape, bool)
+    elif named:
+        rule += f" beside {', '.join(f'{name}={label(given)}' for name, given in named.items())}"
+    return f"cell.{axis}", rule, value, f"It is {_one_of(_values_there(design, matches, axis))} there."
+
+
+def _what_is_missing(design: Design, matches: np.ndarray) -> str:
+    """Name the axes along which the cells that fit differ, with the values that they have."""
+    there = {axis: _values_there(design, matches, axis) for axis in design.columns}
+    missing = [f"{axis} ({_one_of(values)})" for axis, values in there.items() if len(values) > 1]
+    return f"Also name {', '.join(missing)}."
+
+
+def _values_there(design: Design, matches: np.ndarray, axis: str) -> list[str]:
+    """List the values that some cells have along an axis, each once."""
+    dim, values = design.columns[axis]
+    others = tuple(position for position in range(matches.ndim) if position != dim)
+    return list(dict.fromkeys(label(values[at]) for at in np.flatnonzero(matches.any(axis=others))))
+
+
+def _one_of(values: Sequence[str]) -> str:
+    if len(values) > _MOST_VALUES:
+        return f"{', '.join(values[:_MOST_VALUES])} or one of {len(values) - _MOST_VALUES:,} more"
+    return " or ".join(", ".join(part) for part in (values[:-1], values[-1:]) if part)

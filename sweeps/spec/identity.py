@@ -72,6 +72,20 @@ def cell_ids(base: PipelineConfig, design: Design) -> np.ndarray:
     return _mixed(sums.reshape(-1)).astype(np.int64).reshape(design.shape)
 
 
+def cell_id(config: PipelineConfig) -> int:
+    """Return the id that a configuration has as a cell of any sweep.
+
+    Examples
+    --------
+    >>> cell_id(PipelineConfig(seed=1)) == cell_id(PipelineConfig(seed=2))
+    True
+    >>> cell_id(PipelineConfig(sync_seconds=9)) == cell_id(PipelineConfig())
+    False
+    """
+    total = sum(_hash(field, text) for field, text in non_default(config).items())
+    return int(_mixed(np.array([total % 2**64], np.uint64))[0])
+
+
 def _mixed(sums: np.ndarray) -> np.ndarray:
     """Spread 64-bit sums (the finalizer of splitmix64) and keep the upper 53 bits."""
     mixed = sums ^ (sums >> np.uint64(30))

@@ -19,7 +19,7 @@ from ...kernels.errors import StoreError
 from ..execute.plan import Part
 from ..spec.spec import SweepSpec
 from .lock import StoreLock, is_held
-from .opening import REPLACED
+from .nearby import REPLACED
 from .place import beside
 from .run_record import RUN_NAME
 from .store import SweepStore, fill_folder

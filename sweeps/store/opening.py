@@ -14,10 +14,9 @@ from ..spec.carried import spec_from_text
 from ..spec.spec import SweepSpec
 from .arrays import METADATA_NAME, ZarrFiles
 from .journal import CREATED, JOURNAL_NAME, Journal
-from .place import beside
+from .nearby import way_to_a_store
 from .proof import ZARR_NAME
 
-REPLACED = ".replaced-"
 _ANEW = "`lagsweep verify STORE --repair` writes them anew."
 
 
@@ -30,19 +29,12 @@ def open_files(folder: Path) -> ZarrFiles:
         If there is none, or its own metadata cannot be read.
     """
     if not (folder / ZARR_NAME / METADATA_NAME).exists():
-        cut_off = [path for path in beside(folder, REPLACED) if not folder.exists()]
         if (folder / ZARR_NAME).is_dir() and (folder / JOURNAL_NAME).is_file():
             raise StoreError(
                 "store", f"its metadata {ZARR_NAME}/{METADATA_NAME} are missing", str(folder), _ANEW
             )
-        raise StoreError(
-            "store",
-            "must be the folder of a stored sweep",
-            str(folder),
-            "An extension or a merge of it was killed; the run's command or `lagsweep compact` goes on."
-            if cut_off
-            else "Check the path, or run the sweep.",
-        )
+        rule = "must be the folder of a stored sweep"
+        raise StoreError("store", rule, str(folder), way_to_a_store(folder))
     try:
         return ZarrFiles(folder / ZARR_NAME)
     except (OSError, ValueError, KeyError) as error:

@@ -365,6 +365,22 @@ def test_the_text_says_what_it_assumes_and_what_was_set(rows):
     assert "Against areal, seed by seed" in flat
 
 
+def test_what_is_equal_in_all_seeds_has_no_interval_and_that_is_said(rows):
+    def with_steps(value, half):
+        first = {**rows[0], "seconds_per_update": value, "seconds_per_update_half_width": half}
+        return text_of([first, *rows[1:]])
+
+    label = rows[0]["label"]
+    equal, spread = with_steps(1277.8, 0.0), with_steps(1277.8, 0.4)
+    line = next(line for line in equal.splitlines() if line.startswith(f"{label} "))
+    assert line.split()[1] == "1,277.8"
+    assert f"{label} 1,277.8 ±0.4" in " ".join(spread.split())
+    assert "±0.0 " not in equal.split("Against")[0]
+    assert f"(s/update of {label}: all seeds have as many updates in the window)" in " ".join(equal.split())
+    assert "all seeds have as many updates" not in spread
+    assert "a figure without is equal in all seeds" in " ".join(spread.split())
+
+
 def test_a_straggler_past_its_bound_and_a_stall_are_said():
     named = [("skyrl", {"max_staleness_steps": 1}), ("trl_async", {"max_staleness": 0})]
     systems = compared_systems(named, {**SMALL, "train_tokens_per_second": 4000.0})

@@ -14,6 +14,7 @@ from lagsweep.errors import ConfigError
 from lagsweep.sweeps.config.config import PipelineConfig
 from lagsweep.sweeps.laws.lengths import LengthLaw
 from lagsweep.sweeps.spec.axes import coordinate, expand
+from lagsweep.sweeps.spec.cells import find_cell
 from lagsweep.sweeps.spec.constraints import kept_cells
 from lagsweep.sweeps.spec.design import design_from_groups, sampled_group
 from lagsweep.sweeps.spec.make import make_spec
@@ -251,3 +252,44 @@ def test_laws_with_the_same_label_are_told_apart():
 
     assert len(set(labels)) == 2
     assert all(law.digest[:8] in text for law, text in zip(laws, labels))
+
+
+# Cells by their values -------------------------------------------------------------------------------------
+
+_GRID = [{"queue_cap": [150_000, None], "max_lag": range(1, 16)}]
+_POINTS = [{"max_lag": [1, 1, 2], "queue_cap": [150_000, 300_000, 600_000]}]
+
+
+@pytest.mark.parametrize(
+    ("groups", "cell", "text"),
+    [
+        (_GRID, {"max_lag": 4}, "cell: must fit exactly one cell, fits 2 (got {'max_lag': 4}). "
+         "Also name queue_cap (150000 or none)."),
+        (_GRID, {}, "cell: must fit exactly one cell, fits 30 (got {}). Also name "
+         "queue_cap (150000 or none), max_lag (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 or one of 3 more)."),
+        (_GRID, {"max_lag": 4, "queue_cap": 1}, "cell.queue_cap: no cell has this value (got 1). "
+         "It is 150000 or none there."),
+        (_POINTS, {"max_lag": 1}, "cell: must fit exactly one cell, fits 2 (got {'max_lag': 1}). "
+         "Also name queue_cap (150000 or 300000)."),
+        (_POINTS, {"max_policy_lag": 2, "queue_cap": 300_000}, "cell.queue_cap: no cell has this value "
+         "beside max_lag=2 (got 300000). It is 600000 there."),
+        (_POINTS, {"max_lag": 2, "queue_cap": 9}, "cell.queue_cap: no cell has this value (got 9). "
+         "It is 150000, 300000 or 600000 there."),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_cells_values_is_named(groups, cell, text):
+    axes = groups[0] if groups is _GRID else groups
+    spec = make_spec(PipelineConfig(batch_tokens=120_000, duration_seconds=600.0), axes, 1)
+    with pytest.raises(ConfigError) as caught:
+        find_cell(spec, cell)
+    assert str(caught.value) == text
+
+
+def test_an_axis_added_to_a_sweep_is_named():
+    base = PipelineConfig(duration_seconds=600.0)
+    before = make_spec(base, {"max_lag": [1, 2]}, 1)
+    after = make_spec(base, {"max_lag": [1, 2], "sync_cadence": [1, 3]}, 1)
+    assert find_cell(before, {"max_lag": 2}) == 1
+    with pytest.raises(ConfigError, match=r"fits 2 .*\. Also name sync_cadence \(1 or 3\)\.$"):
+        find_cell(after, {"max_lag": 2})
+    assert find_cell(after, {"max_lag": 2, "sync_cadence": 3}) == 3

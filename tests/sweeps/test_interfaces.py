@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 import xarray
 
 import lagsweep as ls
+from lagsweep.errors import StoreError
 from lagsweep.sweeps.cli.main import main
 
 BASE = ls.PipelineConfig(duration_seconds=200, rollout_workers=8, batch_tokens=2000)
@@ -134,3 +136,25 @@ def test_a_store_that_is_being_made_is_none(here, capsys, mark):
     code, _, error = ran(capsys, "show", "mine")
     assert code == 3
     assert "must be the folder of a stored sweep (got 'mine')" in error
+
+
+@pytest.mark.usefixtures("here")
+def test_python_names_the_stores_that_may_be_meant():
+    rule = "store: must be the folder of a stored sweep (got {}). {}"
+    wants = [
+        ("mine", "Check the path, or run the sweep."),
+        ("mine", "Did you mean 'results/mine-1'?"),
+        ("mien", "Did you mean 'results/mine-1'?"),
+        ("mine", "Stores that begin so: results/mine-1, results/mine-2."),
+        ("results/mine-3", "Did you mean 'results/mine-2'?"),
+        ("results", "Stores in it: results/mine-1, results/mine-2."),
+        ("", "Check the path, or run the sweep."),
+    ]
+    for number, (given, way_out) in enumerate(wants):
+        with pytest.raises(StoreError) as caught:
+            ls.open_sweep(given)
+        assert str(caught.value) == rule.format(repr(str(Path(given))), way_out)
+        if number in (0, 2):
+            made(f"results/mine-{1 + number // 2}", max_lag=[1, 2 + number])
+    with pytest.raises(StoreError, match="Stores that begin so"):
+        ls.read_table("mine", "batches")

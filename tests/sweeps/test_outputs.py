@@ -6,10 +6,14 @@ import json
 
 import click
 import pytest
+from oracle.every_command import ENGINE, REQUESTS
+from oracle.small_sweeps import small_base
 from strategies.logged_runs import EXAMPLE
 
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, main, sub_command
 from lagsweep.sweeps.cli.outputs import free_file
+from lagsweep.sweeps.spec.make import make_spec
+from lagsweep.sweeps.store.writing import run_into_store
 
 SHORT = ["simulate", "--duration-seconds", "200", "--quiet"]
 PLAN = [
@@ -17,24 +21,35 @@ PLAN = [
     "--group-size", "4", "--law", "fixed:100", "--prompt-tokens", "100", "--max-tokens", "1000", "--quiet",
 ]  # fmt: skip
 KNOWN = ["--preset", "areal", "--batch-groups", "32", "--group-size", "8", "--rollout-workers", "512"]
+FIT = ["engine", "fit", "requests.csv", "--model", "Llama-3.1-8B", "--accelerator", "H100"]
 # A call that writes, the option, the file.
 CALLS = {
     "simulate": ([*SHORT, "--batches"], "--batches", "rows.csv"),
     "trace": (["trace", "--duration-seconds", "200", "-o"], "--output", "run.json"),
     "calibrate": (["calibrate", str(EXAMPLE), *KNOWN, "-o"], "--output", "run.toml"),
-    "engine fit": (["engine", "fit", "no.csv", "-o"], "--output", "engine.toml"),
-    "engine show": (["engine", "show", "no.toml", "no.csv", "--times"], "--times", "times.csv"),
+    "engine fit": ([*FIT, "-o"], "--output", "engine.toml"),
+    "engine show": (["engine", "show", "given.toml", "requests.csv", "--times"], "--times", "times.csv"),
     "plan": ([*PLAN, "--table"], "--table", "cells.csv"),
     "compare": (["compare", "areal", "--report"], "--report", "page.html"),
-    "sensitivity": (["sensitivity", "--report"], "--report", "page.html"),
+    "sensitivity": (["sensitivity", "--axis", "max_lag=0..4", "--report"], "--report", "page.html"),
     "whatif": (["whatif", str(EXAMPLE), "--axis", "max_lag=1", "--page"], "--page", "page.html"),
-    "report": (["report", "no-store", "-o"], "--output", "page.html"),
+    "report": (["report", "store", "-o"], "--output", "page.html"),
 }
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("outputs") / "store"
+    run_into_store(make_spec(small_base(), {"max_lag": [1, 2]}, 1), folder)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path, monkeypatch):
+def _in_a_folder_with_inputs(tmp_path, monkeypatch, store):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "given.toml").write_text(ENGINE)
+    (tmp_path / "requests.csv").write_text(REQUESTS)
+    (tmp_path / "store").symlink_to(store)
 
 
 def run(arguments, capsys):
@@ -82,10 +97,50 @@ def test_with_force_it_is_and_a_default_name_is_held_to_the_same_rule(tmp_path, 
     (tmp_path / "rows.csv").write_text("mine")
     assert run([*SHORT, "--batches", "rows.csv", "--force"], capsys)[0] == 0
     assert (tmp_path / "rows.csv").read_text() != "mine"
-    (tmp_path / "trace.json.gz").write_bytes(b"mine")
-    code, _, err = run(["trace", "--duration-seconds", "200"], capsys)
+    trace = ["trace", "--duration-seconds", "200", "--quiet"]
+    assert run(trace, capsys)[0] == 0
+    (file,) = tmp_path.glob("trace-*-seed-0.json.gz")
+    code, _, err = run(trace, capsys)
     assert code == 2
-    assert "--output: must not be there yet" in err
+    assert f"--output: must not be there yet: nothing is replaced unasked (got '{file.name}')" in err
+
+
+# Calls whose input is wrong while a file is in the way, and what is said of the input.
+WRONG = {
+    "simulate": ([*SHORT, "--batch-tokens", "0", "--batches"], "--batch-tokens: must be at least 1"),
+    "trace": (
+        ["trace", "store", "--cell", "max_lag=9", "-o"],
+        "cell.max_lag: no cell has this value (got 9)",
+    ),
+    "calibrate": (["calibrate", "no.csv", "-o"], "path: must be a readable file"),
+    "engine fit": (["engine", "fit", "no.csv", *FIT[3:], "-o"], "path: must name a file that exists"),
+    "engine show": (["engine", "show", "no.toml", "requests.csv", "--times"], "engine: must be a readable"),
+    "plan": ([*PLAN, "--tensor-parallel", "x", "--table"], "--tensor-parallel: must be whole numbers"),
+    "compare": (["compare", "nonesuch", "--report"], "preset: must be a known preset"),
+    "sensitivity": (["sensitivity", "--axis", "max_lagg=0..4", "--report"], "--axis"),
+    "whatif": (["whatif", "no.csv", "--axis", "max_lag=1", "--page"], "path: must be a readable file"),
+    "report": (["report", "no-store", "-o"], "store: must be the folder of a stored sweep"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_wrong_with_an_input_is_said_before_a_file_that_is_in_the_way(name, tmp_path, capsys):
+    (call, text), file = WRONG[name], CALLS[name][2]
+    (tmp_path / file).write_text("mine")
+    code, _, err = run([*call, file], capsys)
+    assert code in (2, 3)
+    assert text in err
+    assert "nothing is replaced unasked" not in err
+    assert (tmp_path / file).read_text() == "mine"
+
+
+def test_two_inputs_give_files_of_two_names(tmp_path, capsys):
+    assert run(["calibrate", str(EXAMPLE), *KNOWN, "--quiet"], capsys)[0] == 0
+    assert (tmp_path / f"{EXAMPLE.name.removesuffix('.csv')}-calibrated.toml").is_file()
+    for seed in ("0", "1"):
+        assert run(["trace", "--duration-seconds", "200", "--seed", seed, "--quiet"], capsys)[0] == 0
+    assert run(["trace", "store", "--cell", "max_lag=1", "--quiet"], capsys)[0] == 0
+    assert len(list(tmp_path.glob("trace-*.json.gz"))) == 3
 
 
 def test_a_page_of_ours_is_drawn_anew_and_another_is_not(tmp_path):

@@ -44,6 +44,14 @@ def test_it_fits_the_terminal(capsys, monkeypatch, columns):
 
     assert code == 0
     assert max(map(len, out.splitlines())) <= columns
+    table = out.split("The best of each split")[1].split("One setting changed")[0].splitlines()
+    rule = next(place for place, line in enumerate(table) if line.startswith("──"))
+    rows = table[rule + 1 : next(place for place, line in enumerate(table) if line.startswith("tp: GPUs"))]
+    rows = [line for line in rows if not line.startswith(("Left out", "tokens", "waits", "slots"))]
+    assert [line.split()[0].rstrip("*") for line in rows] == ["all", "2+6", "4+4"]  # no row is cut in two
+    assert "s per" in " ".join(table[1:rule])
+    assert "effective/s" not in out
+    assert ("tokens/s" in " ".join(table[1:rule])) or "eff. tokens/s" in " ".join(table)
 
 
 def test_the_runs_are_kept_where_results_lie_and_the_same_command_goes_on(capsys, tmp_path):

@@ -233,9 +233,35 @@ def test_without_an_admissible_setting_the_nearest_is_named():
     assert "this store has no answer; 0 of 4 settings are admissible" in " ".join(str(best).split())
     assert "min_ess = 0.99: the nearest setting, max_lag=1, has ESS 0.9500" in " ".join(str(best).split())
     assert doubts(best) == ["No setting keeps every bound. A smaller lag limit was not tried:"]
-    assert best.doubts[0].command == "run_sweep(base, {..., 'max_lag': [1, 2, 3, 4, 0]}, seeds=8)"
+    assert best.doubts[0].command == "run_sweep(base, {..., 'max_lag': [0, 1, 2, 3, 4]}, seeds=8)"
     with pytest.raises(ConfigError):
         config_at(sweep([1, 2, 3, 4]), best.cell)
+
+
+def _stale(values, cadence):
+    """Return a sweep in which the freshest setting is the best one, of runs that publish so seldom."""
+    ds = run_sweep(small_base(sync_every_updates=cadence), {"max_lag": values}, 3)
+    ds[THROUGHPUT][:] = -np.arange(float(len(values)))[:, None] + 100
+    return ds
+
+
+@pytest.mark.parametrize(
+    ("values", "cadence", "smaller"), [([1, 2], 1, "0, 1, 2"), ([1, 2], 2, ""), ([3, 4], 3, "2, 3, 4")]
+)
+def test_a_lag_limit_with_which_nothing_is_trained_is_not_named(values, cadence, smaller):
+    # Weights that are published every k updates are up to k - 1 old when they are used first.
+    ds = _stale(values, cadence)
+    command = f"run_sweep(base, {{..., 'max_lag': [{smaller}]}}, seeds=3)" if smaller else None
+    (none,) = recommend(ds, min_ess=1.0).doubts
+    ends = [doubt for doubt in recommend(ds).doubts if "tried" in doubt.text]
+
+    assert none.command == command
+    assert none.text == (
+        "No setting keeps every bound. A smaller lag limit was not tried:"
+        if smaller
+        else "No setting keeps every bound; give the sweep other axes or values."
+    )
+    assert [doubt.command for doubt in ends] == ([command] if smaller else [])
 
 
 def test_nothing_trained_is_said_to_be_that():
@@ -283,7 +309,7 @@ def test_a_choice_inside_the_grid_with_no_ties_is_settled():
     [
         ([10, 20, 30], [1, 2, 4], "[1, 2, 4, 8]"),
         ([10, 20, 30], [1, 2, 3], "[1, 2, 3, 4]"),
-        ([30, 20, 10], [2, 4, 6], "[2, 4, 6, 1]"),
+        ([30, 20, 10], [2, 4, 6], "[1, 2, 4, 6]"),
         ([30, 20, 10], [0, 1, 2], None),
         ([10, 20, 20.0001], [1, 2, 3], None),
     ],

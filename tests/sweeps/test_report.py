@@ -497,7 +497,7 @@ def test_the_spec_on_the_page_gives_the_same_sweep(store, tmp_path):
     [
         (["-o", "page.htm"], "output: must end in .html (got 'page.htm'). Name it report.html."),
         (["-o", "nowhere/page.html"], "output: must lie in a folder that exists (got 'nowhere/page.html')."),
-        (["--reference", "max_lag=7"], "cell: must fit a cell of this sweep, fits 0 (got {'max_lag': 7})."),
+        (["--reference", "max_lag=7"], "cell.max_lag: no cell has this value (got 7). It is "),
         (["--min-ess", "2"], "min_ess: must be between 0 and 1 (got 2.0). Give 0.9."),
         (["--maximize", "tokens"], "metric: must be one of the dataset's (got 'tokens')."),
     ],

@@ -235,6 +235,13 @@ def test_a_misspelt_example_is_named(here, capsys):
             ["--axis", "max_lagg=1"],
             "--axis: must name a field or queue_cap, max_lag, sync_cadence (got 'max_lagg').",
         ),
+        (["--axis", "max_lagg=1"], "(got 'max_lagg'). Did you mean 'max_lag'?"),
+        (
+            ["--axis", "staleness=1"],
+            "(got 'staleness'). A preset's knob is preset.<knob>: preset.max_staleness",
+        ),
+        (["--axis", "max_stalenes=1"], "Did you mean 'preset.max_staleness'?"),
+        (["--axis", "foo=1"], "A preset's knob is preset.<knob>, whole presets are the axis system."),
         (["--axis", "max_lag"], "--axis: must read NAME=VALUES"),
         (["--axis", "max_lag="], "axes.max_lag: must have at least one value"),
         (["--axis", "max_lag=1,1"], "axes.max_lag: must not repeat a value"),

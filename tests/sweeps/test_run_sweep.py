@@ -109,7 +109,11 @@ def test_a_cell_can_be_run_again_in_full_detail():
     [
         (12345, "cell: must be the id of a cell of this sweep"),
         ({"max_lag": 3}, "cell: must fit exactly one cell, fits 4"),
-        ({"max_lag": 9, "queue_cap": 200, "sync_cadence": 1}, "cell: must fit a cell"),
+        ({"max_lag": 3, "queue_cap": 200}, r"fits 2 .* Also name sync_cadence \(1 or 2\)\.$"),
+        (
+            {"max_lag": 9, "queue_cap": 200},
+            r"cell\.max_lag: no cell has this value \(got 9\)\. It is 0, 1 or 3 there",
+        ),
         ({"max_lagg": 3}, "Did you mean 'max_lag'"),
         (1.5, "cell: must be a cell's id or its axis values"),
         (True, "cell: must be a cell's id"),

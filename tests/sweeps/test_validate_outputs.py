@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
 from oracle import every_command
 
+from lagsweep import DriftLaw, LengthLaw, read_engine_log, read_step_log
+from lagsweep.errors import ConfigError
+from lagsweep.sweeps.logs.lengths import read_lengths
 from lagsweep.testing import good_record
 
 TRL = {"prompt_ids": [5], "completion_ids": [6, 2], "sampling_per_token_logps": [-0.5, -0.5]}
@@ -105,8 +110,8 @@ def test_statistics_by_version_and_by_group(folder):
         },
     ]  # fmt: skip
     assert statistics["groups"] == {"groups": 2, "sizes": {"3": 2}, "equal_rewards": 0, "with_rewards": 1}
-    assert "2 groups: 2 of 3" in text
-    assert "0 of 1 groups have equal rewards only" in text
+    assert "2 groups: 2 with 3 rollouts" in text
+    assert "0 of 1 groups (of several rollouts, each with a reward) have equal rewards only" in text
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
@@ -119,11 +124,57 @@ def test_the_good_records_are_written_as_they_are(folder, suffix):
     assert answer.code == 1
     assert ids == [f"s{i}" for i in range(12) if i not in (4, 5)]
     assert content.splitlines()[0] == (folder / "in" / "a.jsonl").read_bytes().splitlines()[0][3:]
-    last = answer.out.splitlines()[-1]
+    last, joined = answer.out.splitlines()[-2:]
+    assert joined == f"good.{suffix}: as one batch: no error, 1 with warnings"
     assert last.startswith(
         f"good.{suffix}: 10 good records written, 3 left out (records by rule: reward_null 1"
     )
     assert run(["validate", f"good.{suffix}"]).code == 0
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_an_id_in_two_of_the_files_that_are_cleaned_is_a_finding(tmp_path, monkeypatch, suffix):
+    monkeypatch.chdir(tmp_path)
+    for name, ids in (("one", "ab"), ("two", "bc")):
+        rows = [good_record(sample_id=f"{each}{k}", prompt_id=each) for each in ids for k in range(2)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        Path(f"{name}.jsonl").write_text(text)
+        pl.DataFrame(rows).write_parquet(f"{name}.parquet")
+    call = ["validate", f"one.{suffix}", f"two.{suffix}", "--clean", f"both.{suffix}", "--overwrite"]
+    answer = run(call)
+    document = json.loads(run([*call, "--json"]).out)
+
+    assert answer.code == 1
+    assert (
+        "As one batch the good records of all files break rules:\nline 5: duplicate_sample_id:" in answer.out
+    )
+    assert "Clean the files one by one, or give their records ids of their own" in answer.out
+    assert not document["ok"]
+    assert [each["errors"] for each in document["files"]] == [0, 0]
+    assert document["clean"]["records"] == 8
+    assert document["clean"]["as_one_batch"]["bad_lines"] == [5, 6]
+    alone = run([*call, "--no-batch-rules", "--json"])
+    assert (alone.code, "as_one_batch" in json.loads(alone.out)["clean"]) == (0, False)
+    single = run(["validate", f"one.{suffix}", "--clean", f"one-good.{suffix}", "--json"])
+    assert (single.code, "as_one_batch" in json.loads(single.out)["clean"]) == (0, False)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_a_pipe_with_a_name_is_refused_with_the_way_out(tmp_path):
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    (tmp_path / "good.jsonl").write_text(json.dumps(good_record()) + "\n")
+
+    answer = run(["validate", str(tmp_path / "good.jsonl"), str(pipe)])
+
+    assert (answer.code, answer.out) == (2, "")
+    assert f"file: must be a file, not a pipe (got '{pipe}'). Give - and pipe into it" in answer.err
+    assert "lagsweep validate -" in answer.err
+    readers = [read_step_log, read_engine_log, partial(LengthLaw.from_file, column="n"), read_lengths,
+               partial(DriftLaw.from_records, level="token")]  # fmt: skip
+    for read in readers:
+        with pytest.raises(ConfigError, match=r"path: must be a file, not a pipe .* Save it to a file"):
+            read(pipe)
 
 
 def test_the_good_rows_of_a_table_keep_their_columns(folder):

@@ -94,6 +94,46 @@ def test_rollouts_at_once_that_were_assumed_follow_the_rules():
     told = ls.what_if(found, {"max_lag": [1, 3]}, seeds=1)
 
     assert told.axes[0].along["rollout_workers"] == (64, 128)
+    words = "they are what the rules allow at each max_lag, 64 and 128 for 1 and 3. --rollout-workers N keeps"
+    assert words in " ".join(repr(told).split())
+
+
+def test_rollouts_at_once_that_were_assumed_follow_the_batch_and_a_range_is_given():
+    """As two runs of the known settings: twice the slots at twice the batch, as many slots, one batch."""
+    known, log = known_run("skyrl", max_staleness_steps=1)
+    own = {name: GIVEN[name] for name in ("group_size", "prompt_tokens")}
+    found = ls.calibrate(log, preset="skyrl", max_staleness_steps=1, **own)
+    told = ls.what_if(found, {"batch_groups": [8, 16], "max_lag": [1, 2]}, seeds=1)
+    twice = told.changes[2]
+
+    def seconds(groups, slots):
+        fields = {**known.preset[1], "batch_groups": groups, "rollout_workers": slots}
+        run = ls.simulate_pipeline(ls.preset_config("skyrl", **{**fields, "stop_after_updates": 300}))
+        return run.seconds_per_update * run.updates / run.trained_tokens
+
+    assert twice.settings == {"batch_groups": 16, "max_lag": 1}
+    assert told.axes[0].along["rollout_workers"] == (64, 128)
+    assert told.axes[0].one_batch == (32, 64)
+    assert told.axes[1].along == {}  # one field is set by one axis
+    for before, after in ((64, 128), (64, 64), (32, 64)):
+        truth = 1 - seconds(16, after) / seconds(8, before)
+        assert twice.saved.low - 0.03 <= truth <= twice.saved.high + 0.03
+    assert "64 and 128 for 8 and 16; 64 for all of them, and one batch, are tried too." in " ".join(
+        repr(told).split()
+    )
+
+
+def test_values_that_give_the_same_runs_are_named_with_the_limit_that_does_not_bind(example, found):
+    assert (
+        "max_queue_tokens = none and 2,000,000 give the very same runs: the queue cap does not bind there."
+        in (found.as_dict()["said"])
+    )
+    tight = ls.what_if(example, {"max_queue_tokens": [None, 1000, 2000]}, seeds=1)
+    (said,) = [one for one in tight.as_dict()["said"] if "very same runs" in one]
+    # One group fills either: both caps bind, and alike.
+    assert said == "max_queue_tokens = 1,000 and 2,000 give the very same runs."
+    told = ls.what_if(example, {"max_lag": [2, 3]}, seeds=1)
+    assert not [one for one in told.as_dict()["said"] if "very same runs" in one]
 
 
 def test_a_lag_that_the_rules_do_not_know_is_refused_and_not_without_effect():

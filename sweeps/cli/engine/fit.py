@@ -9,7 +9,7 @@ import click
 
 from ....kernels.errors import NO_VALUE, ConfigError, Finding
 from ...json_text import json_document
-from ..outputs import command_again, force_option, output_option
+from ..outputs import command_again, force_option, free_outputs, named_after, output_option
 from .options import reading, reading_options
 from .samples import fit_samples
 
@@ -45,7 +45,7 @@ _WHOLE = click.IntRange(min=1)
     "--held-every", type=click.IntRange(min=0), default=2, show_default=True,
     help="Hold out every so-manieth request; 0 holds none.",
 )  # fmt: skip
-@output_option("--output", "-o", default=Path("engine.toml"), show_default=True, help="The engine.")
+@output_option("--output", "-o", help="The engine; FILE-engine.toml, by what it is fitted to, if left out.")
 @output_option("--page", help="Also write an offline page.")
 @force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
@@ -75,7 +75,7 @@ def command(context: click.Context, requests: Path | None, **options: Any) -> in
     from ...frame_files import checked_folder
     from ...pages.engine import checked_engine_page, write_engine_page
 
-    target = checked_folder(options["output"], "--output")
+    target = checked_folder(options["output"] or named_after(requests, "-engine.toml"), "--output")
     page = None if options["page"] is None else checked_engine_page(options["page"])
     if page is not None and options["stages"]:
         raise ConfigError("--page", "needs requests, not load stages", str(page), "Leave it out.")
@@ -99,6 +99,7 @@ def _fitted(requests: Path, options: dict[str, Any]) -> Any:
     """Read the file and fit an engine to it."""
     from ...engines.fit import fit_engine
     from ...engines.requests import read_requests
+    from ...engines.roofline import deployment_of
     from ...engines.stages import read_stages
 
     lists = {"model": "lagsweep ledger models", "accelerator": "lagsweep engine cards"}
@@ -115,10 +116,14 @@ def _fitted(requests: Path, options: dict[str, Any]) -> Any:
     measured = read_stages(requests, **how) if stages else read_requests(requests, all_at_once=at_once, **how)
     names = (
         "model", "accelerator", "tensor_parallel", "engines", "expert_parallel", "engine_format",
-        "cache_format", "max_running", "routing", "held_every",
+        "cache_format",
     )  # fmt: skip
+    deployed = {name: options[name] for name in names}
+    deployment_of(**deployed)  # refuses what cannot be
+    rest = {name: options[name] for name in ("max_running", "routing", "held_every")}
     tokens = tokens_of(options["kv_cache_tokens"])
-    return fit_engine(measured, kv_cache_tokens=tokens, **{name: options[name] for name in names})
+    free_outputs()
+    return fit_engine(measured, kv_cache_tokens=tokens, **deployed, **rest)
 
 
 def tokens_of(text: str | None) -> int | str | None:

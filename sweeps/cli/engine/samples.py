@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from ....kernels.errors import ConfigError, Finding
 from ...json_text import json_document
-from ..outputs import command_again
+from ..outputs import command_again, free_outputs, named_after
 from .options import named
 
 _USED = ("samples", "kv_cache_tokens", "output", "page", "as_json", "columns", "where")
@@ -33,7 +33,7 @@ def fit_samples(context: click.Context, requests: Path | None, options: dict[str
     from ...pages.engine_samples import checked_samples_page, write_samples_page
 
     _refuse_others(context, requests)
-    target = checked_folder(options["output"], "--output")
+    target = checked_folder(options["output"] or named_after(options["samples"], "-engine.toml"), "--output")
     page = None if options["page"] is None else checked_samples_page(options["page"])
     log = read_engine_log(
         options["samples"],
@@ -41,6 +41,7 @@ def fit_samples(context: click.Context, requests: Path | None, options: dict[str
         where=named("--where", options["where"]),
         columns=named("--column", options["columns"]),
     )
+    free_outputs()
     fit = fit_engine_samples(log)
     written = []
     toml = ""

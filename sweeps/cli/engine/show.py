@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ...json_text import json_document
-from ..outputs import command_again, force_option, output_option
+from ..outputs import command_again, force_option, free_outputs, output_option
 from .options import reading, reading_options
 
 
@@ -44,6 +44,7 @@ def command(engine: Path, requests: Path, **options: Any) -> int:
     }
     found = load_engine(engine)
     log = read_requests(requests, all_at_once=options["all_at_once"], **reading(options))
+    free_outputs()
     result, times = predicted(found, log)
     frames = {"times": result.requests_frame, "timeline": result.timeline_frame}
     for name, path in files.items():

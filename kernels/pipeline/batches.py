@@ -1,0 +1,271 @@
+"""A finished batch of the general loop: what it counts, its ESS, its records given back.
+
+A batch's groups, in the order taken, are split into U runs, the first ones longer; run j trains at the
+version of the step's start plus j.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .._jit import jit
+from .draws import segment_of, shared_normal, uniform_from_bits
+from .ess import batch_ess, exp_saturating, measured_log_weight
+from .groups import decile_of, free_record
+from .metrics import LAG_BINS
+from .places import place
+from .records import (
+    H_DEQUEUE,
+    H_DEQUEUE_SYNCS,
+    H_END,
+    H_START,
+    H_TRAINED_DECILES,
+    H_TRAINING,
+    H_TRAINING_SYNCS,
+    NEVER,
+    TRAINED,
+)
+
+
+@jit(counted=False)
+def drift_by_lag_kernel(drift, spreads, inflations):
+    """Fill ``s = drift * sqrt(lag)`` and ``exp(s**2)`` of the lags 0…LAG_BINS - 1, float64[LAG_BINS] each."""
+    for lag in range(LAG_BINS):
+        spread = drift * math.sqrt(np.float64(lag))
+        spreads[lag] = spread
+        inflations[lag] = exp_saturating(spread * spread)
+
+
+@jit(inline=True, counted=False)
+def _count(histograms, row, lag, number):
+    """Count so many rollouts in a histogram."""
+    histograms[row, place(min(lag, LAG_BINS - 1))] += number
+
+
+@jit(counted=False)
+def _count_alike_kernel(
+    state, histograms, number, lag, start_lag, dequeue_lag, end_lag, dequeue_sync_lag, sync_lag
+):
+    """Count rollouts of a finished batch that stand one after another and differ in none of their lags."""
+    _count(histograms, H_TRAINING, lag, number)
+    _count(histograms, H_START, start_lag, number)
+    _count(histograms, H_DEQUEUE, dequeue_lag, number)
+    _count(histograms, H_END, end_lag, number)
+    _count(histograms, H_DEQUEUE_SYNCS, dequeue_sync_lag, number)
+    _count(histograms, H_TRAINING_SYNCS, sync_lag, number)
+    state.lag_start_sum += number * start_lag
+    state.lag_end_sum += number * end_lag
+    state.sync_lag_dequeue_sum += number * dequeue_sync_lag
+    state.sync_lag_training_sum += number * sync_lag
+
+
+@jit(counted=False)
+def _finish_batch_kernel(
+    parameters,
+    state,
+    tables,
+    draws,
+    groups,
+    members,
+    histograms,
+    log_weights,
+    batch_rows,
+    rollout_rows,
+    measured,
+):
+    """A step completes: count its batch, give its records back, let the version grow. TrainingTables."""
+    size = parameters.group_size
+    updates = parameters.updates_per_batch
+    head = state.popped_head
+    count = groups[head].batch_groups
+    batch_tokens = groups[head].batch_tokens
+    drift = parameters.drift
+    exponent = parameters.drift_exponent
+    drift_lags = tables.drift_lags
+    drift_last = drift_lags.shape[0] - 1  # -1: the drift is not measured
+    recording = parameters.record_rollouts == 1
+    short_run = count // updates
+    long_runs = count - short_run * updates
+    version = state.training_version
+    run_left = short_run + (1 if long_runs > 0 else 0)
+    run = np.int64(0)
+
+    rollouts = np.int64(0)
+    lag_sum = np.int64(0)
+    lag_max = np.int64(0)
+    dequeue_lag_sum = np.int64(0)
+    lag = np.int64(0)
+    spread = 0.0
+    half_square = 0.0
+    inflation = 1.0
+    real_lag = 0.0
+    moment_sum = 0.0
+    inflation_sum = 0.0
+    largest = -math.inf
+    token_lag_sum = state.token_lag_sum
+    # Rollouts in turn are mostly alike in their versions: they are counted together.
+    alike = np.int64(0)
+    behaviour = np.int64(-1)
+    trainer_version = np.int64(-1)
+    end_version = np.int64(-1)
+    publications = np.int64(-1)
+    dequeue_version = np.int64(-1)
+    dequeue_publications = np.int64(-1)
+    trained_at = np.int64(-1)
+    record = head
+    for _ in range(count):
+        if run_left == 0:
+            run += 1
+            run_left = short_run + (1 if run < long_runs else 0)
+        run_left -= 1
+        group = groups[place(record)]
+        differs = (
+            group.dequeue_version != dequeue_version
+            or group.dequeue_publications != dequeue_publications
+            or version + run != trained_at
+        )
+        first = record * size
+        for member in range(first, first + size):
+            rollout = members[place(member)]
+            if (
+                differs
+                or rollout.version != behaviour
+                or rollout.trainer_version != trainer_version
+                or rollout.end_version != end_version
+                or rollout.publications != publications
+            ):
+                differs = False
+                if alike > 0:
+                    lag_sum += alike * lag
+                    dequeue_lag_sum += alike * (dequeue_version - behaviour)
+                    if measured:
+                        _count_alike_kernel(
+                            state,
+                            histograms,
+                            alike,
+                            lag,
+                            trainer_version - behaviour,
+                            dequeue_version - behaviour,
+                            trained_at - end_version,
+                            dequeue_publications - publications,
+                            state.training_publications - publications,
+                        )
+                alike = np.int64(0)
+                behaviour = rollout.version
+                trainer_version = rollout.trainer_version
+                end_version = rollout.end_version
+                publications = rollout.publications
+                dequeue_version = group.dequeue_version
+                dequeue_publications = group.dequeue_publications
+                trained_at = version + run
+                lag = trained_at - behaviour
+                lag_max = max(lag_max, lag)
+                if lag < LAG_BINS:
+                    spread = tables.lag_spreads[place(lag)]
+                    inflation = tables.lag_inflations[place(lag)]
+                else:
+                    spread = drift * math.sqrt(np.float64(lag))
+                    inflation = exp_saturating(spread * spread)
+                half_square = spread * spread / 2
+                real_lag = np.float64(lag)
+            alike += 1
+            tokens = rollout.tokens
+            own_spread = spread
+            own_half_square = half_square
+            own_inflation = inflation
+            if exponent != 0.0 and lag > 0:
+                mean_tokens = parameters.mean_tokens
+                if parameters.segments > 0:
+                    mean_tokens = tables.segments[segment_of(tables, behaviour)].mean_tokens
+                own_spread = spread * (np.float64(tokens) / mean_tokens) ** exponent
+                own_half_square = own_spread * own_spread / 2
+                own_inflation = exp_saturating(own_spread * own_spread)
+            log_weight = 0.0
+            if drift_last >= 0:
+                row = min(lag, drift_last)
+                uniform = uniform_from_bits(rollout.noise)
+                log_weight = measured_log_weight(drift_lags, tables.drift_values, row, uniform)
+                moment_sum += drift_lags[row].first_moment
+                own_inflation = drift_lags[row].second_moment
+            elif lag > 0:
+                normal = shared_normal(draws, rollout.number, rollout.noise)
+                log_weight = own_spread * normal - own_half_square
+            log_weights[place(rollouts)] = log_weight
+            largest = max(largest, log_weight)
+            inflation_sum += own_inflation
+            rollouts += 1
+            if measured:
+                histograms[H_TRAINED_DECILES, place(decile_of(tokens, tables.decile_edges))] += 1
+                token_lag_sum += np.float64(tokens) * (real_lag - rollout.newer_versions)
+            if recording:
+                row = rollout.row
+                rollout_rows[row].outcome = TRAINED
+                rollout_rows[row].lag = lag
+        after = group.next
+        free_record(state, groups, record)
+        record = after
+    lag_sum += alike * lag
+    dequeue_lag_sum += alike * (dequeue_version - behaviour)
+    if measured:
+        _count_alike_kernel(
+            state,
+            histograms,
+            alike,
+            lag,
+            trainer_version - behaviour,
+            dequeue_version - behaviour,
+            trained_at - end_version,
+            dequeue_publications - publications,
+            state.training_publications - publications,
+        )
+        state.token_lag_sum = token_lag_sum
+    state.popped_head = record
+    if record == 0:
+        state.popped_tail = 0
+
+    ess = batch_ess(log_weights, rollouts, largest, lag_max > 0 or drift_last >= 0)
+    if drift_last >= 0:
+        expected_ess = moment_sum * moment_sum / (np.float64(rollouts) * inflation_sum)
+    else:
+        expected_ess = 1.0 / (inflation_sum / np.float64(rollouts))
+
+    state.cost += rollouts
+    state.version += updates
+    state.trained_batches += 1
+    state.popped_tokens -= batch_tokens
+    state.training = 0
+    state.training_time = NEVER
+    if measured:
+        state.updates += updates
+        state.batches += 1
+        state.trained_tokens += batch_tokens
+        state.trained_rollouts += rollouts
+        state.trained_groups += count
+        state.left_tokens += batch_tokens
+        state.left_rollouts += rollouts
+        state.lag_training_sum += lag_sum
+        state.lag_dequeue_sum += dequeue_lag_sum
+        state.max_lag = max(state.max_lag, lag_max)
+        state.lag_sum += np.float64(lag_sum) / np.float64(rollouts)
+        state.ess_sum += ess
+        state.ess_min = min(state.ess_min, ess)
+        state.expected_ess_sum += expected_ess
+        state.effective_tokens += np.float64(batch_tokens) * expected_ess
+    if parameters.record_batches == 1:
+        row = state.batch_rows
+        batch_rows[row].update = state.version
+        batch_rows[row].start = state.training_start
+        batch_rows[row].end = state.now
+        batch_rows[row].tokens = batch_tokens
+        batch_rows[row].rollouts = rollouts
+        batch_rows[row].lag_sum = lag_sum
+        batch_rows[row].max_lag = lag_max
+        batch_rows[row].groups = count
+        batch_rows[row].dequeue_lag_sum = dequeue_lag_sum
+        batch_rows[row].discarded = state.discarded_since
+        state.discarded_since = 0
+        batch_rows[row].ess = ess
+        batch_rows[row].expected_ess = expected_ess
+        state.batch_rows = row + 1

@@ -1,0 +1,65 @@
+"""Stretches of the general loop change nothing: a run that takes them is the run that goes event by event."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies.general_configs import general_settings, to_config
+
+from lagsweep import PipelineConfig, preset_config
+from lagsweep.kernels.pipeline.records import GeneralArrays
+from lagsweep.sweeps.runs.general import GeneralRun
+
+# Rows that only one of them records, and scratch.
+LEFT_OUT = {"timeline_rows", "batch_rows", "rollout_rows", *GeneralRun._SCRATCH}
+
+
+def assert_same_state(by_stretches: GeneralRun, event_by_event: GeneralRun) -> None:
+    """All that a run holds is equal, bit for bit, but for the rows that only one of them records."""
+    for name in GeneralArrays._fields:
+        if name in LEFT_OUT:
+            continue
+        left, right = (getattr(run.held, name).copy() for run in (by_stretches, event_by_event))
+        if name == "state":
+            left["timeline_rows"] = right["timeline_rows"] = 0
+        assert left.tobytes() == right.tobytes(), (name, differing(left, right))
+
+
+def differing(left: np.ndarray, right: np.ndarray) -> list[str]:
+    """Name the fields that differ."""
+    return [field for field in left.dtype.names or () if left[field].tobytes() != right[field].tobytes()]
+
+
+def check(config: PipelineConfig, stops: list[float]) -> int:
+    """Advance both to the same stops; how many events they had."""
+    by_stretches, event_by_event = GeneralRun(config), GeneralRun(config, timeline=True)
+    for stop in [*stops, None]:
+        by_stretches.advance(until_seconds=stop)
+        event_by_event.advance(until_seconds=stop)
+        assert_same_state(by_stretches, event_by_event)
+    ours, theirs = by_stretches.result().metrics, event_by_event.result().metrics
+    np.testing.assert_equal(ours, theirs)
+    return int(by_stretches.held.state["events"][0])
+
+
+@settings(max_examples=300)
+@given(general_settings(), st.lists(st.floats(0.0, 1.0), max_size=3))
+def test_random_configurations(drawn, shares):
+    config = to_config(drawn)
+    check(config, sorted(share * config.duration_seconds for share in shares))
+
+
+@pytest.mark.parametrize(
+    "preset", ["slime_fully_async", "skyrl", "openrlhf", "miles", "areal", "trl_async", "queue_drop"]
+)
+def test_presets(preset):
+    config = preset_config(
+        preset,
+        group_size=4,
+        batch_groups=4,
+        rollout_workers=40,
+        duration_seconds=300.0,
+    )
+    assert check(config, [100.0, 101.5]) > 100
