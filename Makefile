@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC ?= aime-cap-lag-cadence
 ROUNDS ?= 5
 
-.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units c-loop fuzz-calls fuzz-readers records-at-scale engine-fit best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench speed-page guard guard-baseline line-profile beside-commit types clean
+.PHONY: sweep test test-fast test-nojit test-bounds test-browser test-model drill-stores many-units c-loop fuzz-calls fuzz-readers records-at-scale engine-fit best-cadence plan-checks search-runs read-logs big-results calibrate-judges real-model check fix bench speed-page guard guard-baseline line-profile beside-commit cell-cost types clean
 
 # One command: an environment, the package, and the main job.
 sweep: $(VENV)/.installed
@@ -130,6 +130,10 @@ line-profile: $(VENV)/.installed-tests
 # Every preset beside the package of an older commit, BEFORE=COMMIT, the two in turn: five minutes.
 beside-commit: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/speed/beside_commit.py --before $(BEFORE) --output results/published/beside-commit.md
+
+# What a short run of a sweep costs around its loop, beside the package of an older commit: three minutes.
+cell-cost: $(VENV)/.installed-tests
+	$(BIN)/python benchmarks/cell_cost.py --before $(BEFORE) --output results/published/cell-cost.md
 
 clean:
 	rm -rf $(VENV) .types build dist *.egg-info

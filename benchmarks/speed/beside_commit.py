@@ -6,13 +6,8 @@ ratio is taken within a round. Runs are those of the page on speed, their draws 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from measuring import ranged, table
+from two_sides import run_sides
 
 SECONDS = 6_000.0
 REPEATS = 3  # of a run in a process: the least counts, so that a cold cache does not
@@ -48,18 +44,6 @@ def measure() -> dict[str, float]:
             anew(run)
             least = min(least, time.process_time() - began)
         found[name] = 1e9 * least / int(run.summary().generated_rollouts)
-    return found
-
-
-def _of(package: Path | None, cache: Path) -> dict[str, float]:
-    environment = dict(os.environ) | {"LAGSWEEP_CACHE_DIR": str(cache)}
-    if package is not None:
-        environment["PYTHONPATH"] = str(package)
-    command = [sys.executable, __file__, "--measure"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
-    found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
@@ -97,39 +81,5 @@ def page(commit: str, before: Sequence[dict[str, float]], now: Sequence[dict[str
     )
 
 
-def main() -> None:
-    """Measure both sides and print the page, or write it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--before", metavar="COMMIT", help="the commit beside which this one is measured")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--measure", action="store_true", help="measure this package alone and print JSON")
-    options = parser.parse_args()
-    if options.measure:
-        print(json.dumps(measure()))
-        return
-    if not options.before:
-        parser.error("--before: name the commit beside which this one is measured")
-    from big_results import package_of
-    from page import facts
-
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        old = package_of(options.before, folder)
-        before: list[dict[str, float]] = []
-        now: list[dict[str, float]] = []
-        for number in range(options.rounds + 1):
-            for side in (before, now) if number % 2 else (now, before):
-                package = old if side is before else None
-                side.append(_of(package, folder / ("cache-before" if side is before else "cache-now")))
-    told = f"Measured on {facts()}. Load of the machine before {load:.1f}, after {os.getloadavg()[0]:.1f}."
-    text = page(options.before, before[1:], now[1:], told)  # the first round compiles
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    else:
-        print(text)
-
-
 if __name__ == "__main__":
-    main()
+    run_sides(__file__, __doc__.splitlines()[0], measure, page, rounds=5)

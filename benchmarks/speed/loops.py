@@ -41,9 +41,9 @@ def lean_cells(configs: Sequence[PipelineConfig]) -> LeanCells:
 
 def run_cells(cells: LeanCells, seed: int = 0) -> np.ndarray:
     """Run all configurations at a seed; gives their metrics."""
-    count = len(cells.lag_counts)
+    count = cells.count
     metrics = np.zeros(count, cells.REPORT)
-    cells.begin(seed, metrics)
+    cells.begin(np.array([seed], np.uint64), metrics, np.zeros((count, cells.lag_bins), np.int64))
     while cells.finished < count:
         cells.step()
     return metrics

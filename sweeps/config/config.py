@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, overload
 
 from pydantic import (
@@ -60,6 +61,12 @@ AXIS_FIELDS = {
     "max_lag": "max_policy_lag",
     "sync_cadence": "sync_every_updates",
 }
+
+
+@cache
+def _default_law() -> LengthLaw:
+    """Build the law of responses that a configuration has by default: once, for its table takes half a ms."""
+    return LengthLaw.lognormal()
 
 
 def _as_length_law(value: Any) -> Any:
@@ -200,7 +207,7 @@ class PipelineConfig(BaseModel):
     rollout_overhead_seconds: NonNegative = _setting(0.5, "prefill, tools, reward: added to each rollout")
     response_length: Annotated[LengthLaw, BeforeValidator(_as_length_law), PlainSerializer(_law_to_dict)] = (
         Field(
-            default_factory=LengthLaw.lognormal,
+            default_factory=_default_law,
             description="law of the response length in tokens",
             json_schema_extra={"level": 1},
         )
@@ -417,13 +424,8 @@ class PipelineConfig(BaseModel):
     @property
     def is_level_1(self) -> bool:
         """Whether every option of levels 2 to 4 is at its default; pairs and schedules belong to level 2."""
-        defaults = _defaults()
-        law = self.response_length
-        return (
-            law.paired_seconds is None
-            and not law.segments
-            and all(getattr(self, name) == defaults[name] for name in _higher_level_fields())
-        )
+        law, (values_of, defaults) = self.response_length, _higher_levels()
+        return law.paired_seconds is None and not law.segments and values_of(self) == defaults
 
 
 _DEFAULTS: dict[str, Any] = {}
@@ -439,8 +441,11 @@ def _defaults() -> dict[str, Any]:
 
 
 @cache
-def _higher_level_fields() -> list[str]:
-    return [name for name, field in PipelineConfig.model_fields.items() if field_level(name, field) > 1]
+def _higher_levels() -> tuple[Callable[[PipelineConfig], tuple[Any, ...]], tuple[Any, ...]]:
+    """Return what reads the fields above level 1, and their defaults: a sweep asks for each of its cells."""
+    fields = PipelineConfig.model_fields.items()
+    names = [name for name, field in fields if field_level(name, field) > 1]
+    return attrgetter(*names), tuple(_defaults()[name] for name in names)
 
 
 def field_level(name: str, field: Any = None) -> int:

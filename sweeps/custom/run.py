@@ -19,7 +19,8 @@ from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
 from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
-from ..runs.general import DRAW_BUFFER_ROLLOUTS, GeneralRun, new_draws
+from ..runs.general import GeneralRun, new_draws
+from ..runs.general_cells import DRAW_BUFFER_ROLLOUTS
 from ..runs.result import CUSTOM_RULE, GeneralResult
 from .compiled import driver_of
 from .custom import Custom
@@ -127,7 +128,7 @@ def _number(metric: RunMetric, run: GeneralResult) -> float:
 
 
 class CustomCells:
-    """Some configurations at one seed, one after another; as :class:`.runs.general.GeneralCells`."""
+    """Some configurations at some seeds, one run after another; as :class:`.runs.many.Cells`."""
 
     def __init__(self, custom: Custom, configs: Sequence[PipelineConfig], **record: bool) -> None:
         self._custom, self._configs = custom, configs
@@ -138,12 +139,11 @@ class CustomCells:
         known = [(name, GeneralRun.REPORT[name]) for name in GeneralRun.REPORT.names or ()]
         own = [(metric.name, np.dtype(np.float64)) for metric in custom.metrics]
         self.REPORT = np.dtype((np.record, np.dtype([*known, *own], align=True)))
-        self.lag_counts = np.zeros((len(configs), LAG_BINS), np.int64)
+        self.lag_bins = LAG_BINS
 
-    def begin(self, seed: int, metrics: np.ndarray) -> None:
-        """Start over with the first configuration at a seed; `metrics` gets a record for each."""
-        self.metrics = metrics
-        self._seed = seed
+    def begin(self, seeds: np.ndarray, metrics: np.ndarray, lag_counts: np.ndarray) -> None:
+        """Start over with the first configuration at the first seed."""
+        self._seeds, self.metrics, self._lag_counts = seeds, metrics, lag_counts
         self._run: CustomRun | None = None
         self.finished = 0
         self.reasons: dict[int, str] = {}
@@ -152,8 +152,9 @@ class CustomCells:
         """Let the run in hand go on for a while."""
         index = self.finished
         if self._run is None:
-            self._run = CustomRun(self._configs[index], self._custom, draws=self._draws, **self._record)
-            self._run.begin(self._seed)
+            seed, cell = divmod(index, len(self._configs))
+            self._run = CustomRun(self._configs[cell], self._custom, draws=self._draws, **self._record)
+            self._run.begin(int(self._seeds[seed]))
         try:
             if not self._run.step():
                 return
@@ -168,17 +169,21 @@ class CustomCells:
         run.summarize(report)
         for name in GeneralRun.REPORT.names or ():
             self.metrics[name][index] = report[name][0]
-        self.lag_counts[index] = run.lag_counts
+        self._lag_counts[index] = run.lag_counts
         if self._custom.metrics:
             found = run.result().metrics
             for metric in self._custom.metrics:
                 self.metrics[metric.name][index] = found[metric.name]
 
     def batch_rows(self) -> np.ndarray:
-        """Return the recorded batches of the configuration that has just come to its end."""
+        """Return the recorded batches of the run that has just come to its end."""
         return self._last.batch_rows()
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
-        """Return what the configuration that has just come to its end recorded, as far as it is wanted."""
+        """Return what the run that has just come to its end recorded, as far as it is wanted."""
         found = self._last.tables(core=True)
         return {table: columns for table, columns in found.items() if self._wanted.get(table)}
+
+    def let_go(self) -> None:
+        """Hold no longer what was given to be filled."""
+        del self.metrics, self._lag_counts

@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from ..config.config import PipelineConfig
+from ..runs.failing import runs_together
 from ..runs.many import simulate_batch
 from ..spec.cells import unchecked_config
 from .progress import Progress, duration
@@ -29,7 +30,7 @@ def compile_first(config: PipelineConfig, progress: Progress) -> float:
     float
         The seconds it took; 0 if nothing was to do.
     """
-    if kernels_are_kept(config.is_level_1):
+    if kernels_are_kept(config.is_level_1) and _cells_are_kept(config):
         return 0.0
 
     progress.note(COMPILING)
@@ -52,3 +53,11 @@ def kernels_are_kept(level_1: bool) -> bool:
     else:
         from ...kernels.pipeline.summary import general_metrics_kernel as last_kernel
     return code_is_kept(last_kernel)
+
+
+def _cells_are_kept(config: PipelineConfig) -> bool:
+    """Tell whether what runs many cells above level 1 in one call is in the cache, where it is needed."""
+    from ...kernels._jit import code_is_kept
+    from ...kernels.pipeline.general_cells import run_general_cells_kernel
+
+    return config.is_level_1 or not runs_together(config) or code_is_kept(run_general_cells_kernel)

@@ -24,6 +24,7 @@ from ...kernels.errors import ConfigError, LagsweepError
 from ..config.config import PipelineConfig
 from ..custom.custom import Custom, CustomIdentity, remember
 from ..runs.many import BatchResult, Cancelled, Record
+from ..runs.setups import Kept
 from .threads import EXECUTORS, PROCESSES, RunBlock
 from .work import custom_cells, run_block
 
@@ -101,6 +102,7 @@ def _runner(pool: ProcessPoolExecutor) -> RunBlock:
         cancel: threading.Event | None,
         on_progress: Callable[[int], None] | None = None,
         custom: CustomIdentity | None = None,
+        kept: Kept | None = None,  # of this thread, which runs nothing itself
     ) -> BatchResult:
         try:
             future = pool.submit(run_block, list(configs), seeds, record, None, None, custom)

@@ -1,8 +1,8 @@
 """Run units on this machine: in the calling thread, or on a pool of threads.
 
 Units are cut into small blocks, about a twelfth of a second each and never more than a fraction of what is
-left, so that all cores stay busy on skewed work and at the end. The kernels release the GIL. How the work
-is cut changes no result: every run depends on its configuration and seed alone.
+left (but some milliseconds at least), so that all cores stay busy on skewed work and at the end. The kernels
+release the GIL. How the work is cut changes no result: every run depends on its configuration and seed alone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from ...kernels.errors import ConfigError, nearest
 from ..checks import WholeNumber, checked
 from ..config.config import PipelineConfig
 from ..runs.many import BatchResult, Cancelled
+from ..runs.setups import Kept
 from .progress import Progress
 from .units import rectangles, tiles
 from .work import UnitWork, run_block
 
 BLOCK_SECONDS = 0.08
+LEAST_SECONDS = 0.003  # shorter blocks cost more to set up and to file than they are worth
 SHARES_LEFT = 8  # a block is at most this fraction of a thread's share of what is left
 EXECUTORS = ("threads", "serial")
 PROCESSES = "processes"  # of sweeps with rules of the user's own alone: the kernels release the GIL
@@ -111,13 +113,17 @@ class _Feed:
     def _wanted(self) -> int:
         """How many runs the next block should have."""
         fair = self._left // (self._threads * SHARES_LEFT) if self._threads > 1 else self._left
+        if self._measured:  # a guess may be far too low
+            fair = max(fair, min(int(LEAST_SECONDS / self._run_seconds), self._left // self._threads))
         return max(1, min(int(BLOCK_SECONDS / self._run_seconds), fair))
 
     def _cut(self, work: UnitWork) -> Iterator[_Block]:
         for cells, seeds in rectangles(work.todo):
-            cell_tile, _ = tiles(len(cells), len(seeds), self._wanted())
-            for first in range(0, len(cells), cell_tile):
+            first = 0
+            while first < len(cells):
+                cell_tile, _ = tiles(len(cells) - first, len(seeds), self._wanted())
                 some = cells[first : first + cell_tile]
+                first += cell_tile
                 configs = work.configs(some)
                 at = 0
                 while at < len(seeds):
@@ -191,6 +197,7 @@ def run_units(
 def _run_blocks(
     feed: _Feed, unit_done: UnitDone, progress: Progress, cancel: threading.Event, run: RunBlock
 ) -> None:
+    kept = Kept()
     while True:
         if cancel.is_set():
             raise Cancelled("the sweep was asked to stop")
@@ -207,7 +214,7 @@ def _run_blocks(
         work, count = block.work, len(block.cells) * len(block.seeds)
         began = time.perf_counter()
         seeds = work.seeds[block.seeds]
-        result = run(block.configs, seeds, work.record, cancel, tell, work.part.custom)
+        result = run(block.configs, seeds, work.record, cancel, tell, work.part.custom, kept)
         seconds = time.perf_counter() - began
         progress.advance(count - told)
         progress.block(work.name, count, seconds)

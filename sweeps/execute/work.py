@@ -11,7 +11,16 @@ import numpy as np
 
 from ..config.config import PipelineConfig
 from ..custom.custom import CustomIdentity
-from ..runs.many import BatchResult, Cancelled, CellsOf, Record, empty_result, fill_value, simulate_batch
+from ..runs.many import (
+    BatchResult,
+    Cancelled,
+    CellsOf,
+    Record,
+    empty_result,
+    fill_value,
+    simulate_batch,
+)
+from ..runs.setups import Kept
 from ..runs.status import EXCLUDED, FAILED
 from ..spec.cells import describe_cell
 from ..spec.spec import SweepSpec
@@ -89,6 +98,7 @@ def run_block(
     cancel: threading.Event | None,
     on_progress: Callable[[int], None] | None = None,
     custom: CustomIdentity | None = None,
+    kept: Kept | None = None,
 ) -> BatchResult:
     """Run configurations at seeds; a run that raises becomes a failure of that run, and the rest go on.
 
@@ -98,7 +108,13 @@ def run_block(
     cells_of = None if custom is None else custom_cells(custom)
     try:
         return simulate_batch(
-            configs, seeds, record=record, cancel=cancel, on_progress=on_progress, cells_of=cells_of
+            configs,
+            seeds,
+            record=record,
+            cancel=cancel,
+            on_progress=on_progress,
+            cells_of=cells_of,
+            kept=kept,
         )
     except (Cancelled, MemoryError, OSError):
         raise

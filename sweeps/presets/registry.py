@@ -12,7 +12,9 @@ so a preset carries repository, commit and date. All of them are stated with one
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -268,6 +270,54 @@ def preset_config(name: str, **fields: Unpack[PresetSettings]) -> PipelineConfig
     config = PipelineConfig(**settings)
     config.remember_preset(asked.preset.name, fields, preset_config, _proved_bound(asked))
     return config if drift is None else with_drift(config, drift)
+
+
+# The fields beside the rules of the configurations asked last: the cells of a sweep have one base.
+_asked_last: deque[tuple[PipelineConfig, frozenset[str]]] = deque(maxlen=4)
+
+
+def changed_beside_rules(base: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig | None:
+    """Copy a preset's configuration with checked values that its rules neither read nor set.
+
+    What :meth:`PipelineConfig.replace` gives, for a sweep's many cells, without asking the preset again.
+
+    Returns
+    -------
+    PipelineConfig or None
+        None where the preset has to be asked: a change may touch its rules, or contradicts another field.
+
+    Examples
+    --------
+    >>> base = preset_config("areal")
+    >>> changed_beside_rules(base, {"sync_seconds": 2.0}) == base.replace(sync_seconds=2.0)
+    True
+    >>> changed_beside_rules(base, {"batch_groups": 2}) is None
+    True
+    """
+    if base.preset is None or base.drift is not None or not changes.keys() <= _beside_rules(base):
+        return None
+    made = base.model_copy(update=dict(changes))
+    if contradictions(made):
+        return None
+    name, fields = base.preset
+    made.remember_preset(name, {**fields, **changes}, preset_config, base.lag_bound_of_preset)
+    return made
+
+
+def _beside_rules(base: PipelineConfig) -> frozenset[str]:
+    """Name the fields that the rules of a configuration's preset neither read nor set; none for a system."""
+    for known, found in tuple(_asked_last):
+        if known is base:
+            return found
+    name, fields = base.preset or ("", {})
+    found = frozenset[str]()
+    if name in all_presets():
+        asked = _asked(name, fields)
+        read = {field.name for field in dataclass_fields(Workload)} | asked.knobs.keys()
+        ruled = read | {*_settings(asked._replace(own={})), *asked.preset.needs, "drift"}
+        found = frozenset(PipelineConfig.model_fields) - ruled
+    _asked_last.append((base, found))
+    return found
 
 
 def with_drift(config: PipelineConfig, drift: DriftLaw) -> PipelineConfig:

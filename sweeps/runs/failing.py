@@ -49,6 +49,11 @@ def failing_parts(config: PipelineConfig) -> tuple[bool, ...]:
     return config.has_failures, *fails, saves_queue(config)
 
 
+def runs_together(config: PipelineConfig) -> bool:
+    """Tell whether nothing brings a run back to Python before its end: neither failures nor engines."""
+    return not config.has_failures and config.engine is None
+
+
 def enlarged_halves(rows: np.ndarray, count: int) -> np.ndarray:
     """Copy the two halves of an array into those of a longer one, of `count` rows each."""
     half = len(rows) // 2

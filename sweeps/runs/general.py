@@ -1,9 +1,9 @@
-"""Runs of the general loop (levels 1 to 4): one that can stop anywhere, or configurations in turn."""
+"""A run of the general loop (levels 1 to 4) that can stop anywhere."""
 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,19 +19,18 @@ from ...kernels.pipeline.failures import (
 )
 from ...kernels.pipeline.fleet_summary import engine_metrics_kernel
 from ...kernels.pipeline.general import _advance_general_kernel
+from ...kernels.pipeline.general_cells import UNUSED, _reset_general_kernel
 from ...kernels.pipeline.metrics import LAG_BINS, OPTIONAL_METRICS
 from ...kernels.pipeline.rollback import _begin_checkpoint_kernel
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
-from .failing import NO_FAILURES, enlarged_halves, failing_parts, failure_arrays, kept_batches
+from .failing import NO_FAILURES, enlarged_halves, failure_arrays, kept_batches
 from .parameters import general_tables
 from .result import GeneralResult, general_details
 from .run import Run, enlarged
 
 LARGEST_LIVE_ROLLOUTS = 2**25  # about four gigabytes of records
-DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
-_INITIAL_STATE = records.initial_state(records.GENERAL_STATE)
 # Runs without rules of the user have nothing to ask, so all of them may share these.
 _NOTHING_ASKED = np.array([(0, 0, records.NO_ANSWER)], records.ASKED)
 _NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
@@ -41,6 +40,7 @@ _FIELDS = records.GeneralArrays._fields + records.FailureArrays._fields
 _named_tuple: Callable[..., Any] = namedtuple  # for type checkers, which want the fields written out
 _Held = _named_tuple("_Held", _FIELDS)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
+_MOST_ROOM = 2**10  # rollouts to make room for because another run needed it: all of it is cleared each time
 
 
 class GeneralRun(Run):
@@ -81,6 +81,13 @@ class GeneralRun(Run):
         self._tables = general_tables(config)
         self.draws = draws or new_draws(1 << 10)
         super().__init__(config, **record)
+
+    def turn_to(self, config: PipelineConfig, parameters: np.ndarray, tables: records.Tables) -> None:
+        """Take up another configuration, packed as PARAMETERS[1]; its run has yet to begin.
+
+        What is held is kept, so its arrays must be those that this configuration would make.
+        """
+        self.config, self.parameters, self._tables = config, parameters, tables
 
     def _new_arrays(self) -> records.GeneralArrays:
         config, leaves = self.config, int(self.parameters["leaves"][0])
@@ -124,30 +131,23 @@ class GeneralRun(Run):
 
     def _clear(self) -> None:
         held, slots = self.held, self.config.rollout_workers
-        counted = (held.histograms, held.slot_ticks, held.trainer_ticks, held.segment_starts)
-        for array in (held.slots, held.groups, *counted):
-            array.view(np.int64).fill(0)
-        held.time_tree.fill(records.NEVER)
-        held.work_tree.fill(records.NEVER)
-        held.state[:] = _INITIAL_STATE
+        arrays, failing = self._parts()
+        _reset_general_kernel(arrays, UNUSED)
         if config_engine := self.config.engine:
             fleet = new_engines(held.coefficients, config_engine.count, slots)
             held.engines[:], held.requests[:] = fleet.engines, fleet.requests
             held.engine_tree.fill(records.NEVER)
+        if not self.config.has_failures:
+            return
         held.failures[:] = NO_FAILURES
         held.worker_tree.fill(records.NEVER)
         held.worker_counts.fill(0)
-        held.saved_state[:] = _INITIAL_STATE
+        held.saved_state[:] = UNUSED.state
         for array in (held.saved_tokens, held.saved_trained, held.saved_histograms):
             array.fill(0)
         for array in (held.saved_groups, held.saved_members):
             array.view(np.int64).fill(0)
-        held.state["idle"] = slots
-        # A stack: the slot freed last is used first, and at time 0 slot 0 is on top.
-        held.slots["idle_stack"] = np.arange(slots - 1, -1, -1)
-        self._chain_unused(1)
-        if self.config.has_failures:
-            _begin_failures_kernel(self.parameters, self.seed, self._parts()[1])
+        _begin_failures_kernel(self.parameters, self.seed, failing)
 
     def _make_scratch(self) -> None:
         self._hold(
@@ -200,6 +200,19 @@ class GeneralRun(Run):
                 saved_members=enlarged_halves(held.saved_members, count * size),
             )
         self._chain_unused(first)
+        self._make_scratch()
+
+    def make_room(self, groups: int) -> None:
+        """Make room at once for about as many groups as another run needed, before this run begins.
+
+        The room is doubled as it would grow: whether a run fits into memory does not depend on others.
+        """
+        count, size = len(self.held.groups), self.config.group_size
+        if self.config.has_failures or self.config.admit == "batch":  # these grow in other ways too
+            return
+        while count < groups and 2 * count * size <= _MOST_ROOM:
+            count *= 2
+        self._hold(groups=np.zeros(count, records.GROUP), members=np.zeros(count * size, records.MEMBER))
         self._make_scratch()
 
     @property
@@ -293,66 +306,6 @@ def new_draws(rollouts: int) -> records.MemberDraws:
         words=np.zeros((4, rollouts), np.uint64),
         normals=np.zeros(rollouts, np.float64),
     )
-
-
-class GeneralCells:
-    """Some configurations (one length law) at one seed, one after another; as :class:`.lean.LeanCells`."""
-
-    def __init__(self, configs: Sequence[PipelineConfig], **record: bool) -> None:
-        draws = new_draws(DRAW_BUFFER_ROLLOUTS if len(configs) > 1 else 1 << 10)
-        self._runs = []
-        for config in configs:
-            self._runs.append(GeneralRun(config, draws=draws, **record))
-            self._runs[-1].held = None  # only the run in hand holds arrays
-        self.REPORT = GeneralRun.REPORT
-        self.lag_counts = np.zeros((len(configs), LAG_BINS), np.int64)
-
-    def begin(self, seed: int, metrics: np.ndarray) -> None:
-        """Start over with the first configuration at a seed; `metrics` gets a record for each."""
-        self.metrics = metrics
-        self._seed = seed
-        self._begun = False
-        self.finished = 0
-        self.reasons: dict[int, str] = {}
-
-    def step(self) -> None:
-        """Call the kernel once."""
-        index = self.finished
-        run = self._runs[index]
-        if not self._begun:
-            self._hand_over(self._runs[index - 1], run)
-            run.begin(self._seed)
-            self._begun = True
-        try:
-            if not run.step():
-                return
-        except ConfigError as error:
-            self.reasons[index] = str(error)
-            run.held = None
-        else:
-            run.summarize(self.metrics[index : index + 1])
-            self.lag_counts[index] = run.lag_counts
-        self._begun = False
-        self.finished += 1
-
-    @staticmethod
-    def _hand_over(before: GeneralRun, run: GeneralRun) -> None:
-        """Let a run take over the arrays of another, where they are those it would make and let grow."""
-        if before is not run:
-            alike = ("rollout_workers", "group_size", "batch_groups", "limits", "engine")
-            fit = all(getattr(before.config, name) == getattr(run.config, name) for name in alike)
-            fit = fit and failing_parts(before.config) == failing_parts(run.config)
-            laws = (before.config.response_length, run.config.response_length)
-            fit = fit and len(laws[0].segments) == len(laws[1].segments)
-            run.held, before.held = before.held if fit else None, None
-
-    def batch_rows(self) -> np.ndarray:
-        """Return the recorded batches of the configuration that has just come to its end."""
-        return self._runs[self.finished - 1].batch_rows()
-
-    def tables(self) -> dict[str, dict[str, np.ndarray]]:
-        """Return what the configuration that has just come to its end recorded."""
-        return self._runs[self.finished - 1].tables(core=True)
 
 
 def simulate_general(config: PipelineConfig, *, rollouts: bool = False) -> GeneralResult:

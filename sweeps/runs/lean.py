@@ -1,4 +1,4 @@
-"""Runs of the lean loop (level 1): one that can stop anywhere, or many configurations in one call."""
+"""Runs of the lean loop (level 1): one that can stop anywhere, or many in one call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LeanRun(Run):
 
     def __init__(self, config: PipelineConfig, *, draw_rollouts: int = 1 << 10, **record: bool) -> None:
         law = config.response_length
-        drift_lags, drift_values = drift_tables(config)
+        drift_lags, drift_values = drift_tables(config.drift)
         self.draws = records.Draws(
             cdf=law.cdf,
             guide=law.guide,
@@ -97,47 +97,45 @@ class LeanRun(Run):
 
 
 class LeanCells:
-    """Some level 1 configurations that share their laws at one seed, many of them in one call of the kernel.
+    """Some level 1 configurations that share their laws, many runs of them in one call of the kernel.
 
-    The arrays are as large as the largest configuration needs; the seed's rollouts are drawn once, for all of
-    them. `finished` counts the configurations that have come to their ends.
+    The arrays are as large as the largest configuration needs; a seed's rollouts are drawn once, for all of
+    them. `finished` counts the runs that have come to their ends.
     """
 
     def __init__(self, configs: Sequence[PipelineConfig], **record: bool) -> None:
         largest = max(configs, key=lambda config: config.rollout_workers)
         self._run = LeanRun(largest, draw_rollouts=DRAW_BUFFER_ROLLOUTS, **record)
-        self._configs = configs
+        self._configs, self.count = configs, len(configs)
         self._parameters = pack(configs, **record)
         self._recording = any(record.values())
         self._progress = np.zeros(2, np.int64)
         self.REPORT = LeanRun.REPORT
         # Level 1 trains nothing above its limit: no bin beyond that is ever filled.
-        bins = min(LAG_BINS, 1 + max(config.max_policy_lag for config in configs))
-        self.lag_counts = np.zeros((len(configs), bins), np.int64)
+        self.lag_bins = min(LAG_BINS, 1 + max(config.max_policy_lag for config in configs))
         self.reasons: dict[int, str] = {}  # no run of this loop fails
 
-    def begin(self, seed: int, metrics: np.ndarray) -> None:
-        """Start over with the first configuration at a seed; `metrics` gets a record for each."""
-        self._run.use_seed(seed)
-        self.metrics = metrics
+    def begin(self, seeds: np.ndarray, metrics: np.ndarray, lag_counts: np.ndarray) -> None:
+        """Start over with the first configuration at the first seed."""
+        self.seeds, self.metrics, self.lag_counts = seeds, metrics, lag_counts
         self._progress[:] = 0
 
     @property
     def finished(self) -> int:
-        """How many configurations have come to their ends."""
+        """How many runs have come to their ends."""
         return int(self._progress[0])
 
     @property
     def events(self) -> int:
-        """Events of the configuration in hand, or of the last one."""
+        """Events of the run in hand, or of the last one."""
         return int(self._run.state.events)
 
     def step(self) -> None:
-        """Call the kernel once; recording, it comes back after each configuration."""
+        """Call the kernel once; recording, it comes back after each run."""
         run = self._run
         status = run_cells_kernel(
             self._parameters,
-            run.seed,
+            self.seeds,
             self._progress,
             run.budget,
             run.draws,
@@ -149,6 +147,10 @@ class LeanCells:
         run.grow(status)
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
-        """Return what the configuration that has just come to its end recorded."""
-        self._run.config = self._configs[self.finished - 1]
+        """Return what the run that has just come to its end recorded."""
+        self._run.config = self._configs[(self.finished - 1) % self.count]
         return self._run.tables(core=True)
+
+    def let_go(self) -> None:
+        """Hold no longer what was given to be filled."""
+        del self.seeds, self.metrics, self.lag_counts

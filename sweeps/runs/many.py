@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from ...kernels.errors import LagsweepError
-from ...kernels.pipeline.metrics import hidden_metrics
 from ..config.config import PipelineConfig
+from .setups import Kept, Setup
 from .status import DONE, FAILED
 from .windows import NO_WINDOWS, Windows, window_values
 
@@ -26,24 +26,31 @@ class Cancelled(LagsweepError):
 
 
 class Cells(Protocol):
-    """Some configurations at one seed, run one after another or together."""
+    """Some configurations at some seeds, run one after another or together.
+
+    Runs are counted seed by seed: that of a configuration is number ``seed's place * configurations + its
+    place``. `finished` runs have come to their ends; without recorded rows not always the first ones.
+    """
 
     REPORT: np.dtype
-    lag_counts: np.ndarray
+    lag_bins: int
     finished: int
-    reasons: dict[int, str]
+    reasons: dict[int, str]  # why runs failed, by their numbers
 
-    def begin(self, seed: int, metrics: np.ndarray) -> None:
-        """Start over at a seed; `metrics` gets a record for each configuration."""
+    def begin(self, seeds: np.ndarray, metrics: np.ndarray, lag_counts: np.ndarray) -> None:
+        """Start over: `seeds` uint64[s], `metrics` REPORT[runs], `lag_counts` int64[runs, bins] to fill."""
 
     def step(self) -> None:
         """Go on for a bounded time."""
 
     def batch_rows(self) -> np.ndarray:
-        """Return the recorded batches of the configuration that has just come to its end."""
+        """Return the recorded batches of the run that has just come to its end."""
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
-        """Return what the configuration that has just come to its end recorded."""
+        """Return what the run that has just come to its end recorded."""
+
+    def let_go(self) -> None:
+        """Hold no longer what was given to be filled."""
 
 
 CellsOf: TypeAlias = Callable[..., Cells]
@@ -113,6 +120,7 @@ def simulate_batch(
     cancel: threading.Event | None = None,
     on_progress: Callable[[int], None] | None = None,
     cells_of: CellsOf | None = None,
+    kept: Kept | None = None,
 ) -> BatchResult:
     """Run every configuration at every seed (a configuration's own seed is not used).
 
@@ -128,6 +136,8 @@ def simulate_batch(
         Told how many runs have been finished in this call.
     cells_of : callable, optional
         Makes what runs configurations with rules of the user's own, in place of our loops.
+    kept : Kept, optional
+        What this thread keeps from one call to the next, of the same configurations.
 
     Returns
     -------
@@ -141,7 +151,11 @@ def simulate_batch(
     (2, 3)
     """
     progress = _Progress(cancel, on_progress)
-    return _simulate(configs, seeds, record, progress, lean=True, cells_of=cells_of)
+    kept = kept or Kept()
+    setup = kept.setup_of(configs, record, cells_of)
+    result = _simulate(setup, seeds, progress)
+    kept.keep(setup)
+    return result
 
 
 def general_batch(
@@ -153,7 +167,7 @@ def general_batch(
     on_progress: Callable[[int], None] | None = None,
 ) -> BatchResult:
     """Run configurations of any level as :func:`simulate_batch` does, all with the general loop."""
-    return _simulate(configs, seeds, record, _Progress(cancel, on_progress), lean=False)
+    return _simulate(Setup(configs, record, lean=False), seeds, _Progress(cancel, on_progress))
 
 
 class _Progress:
@@ -170,50 +184,20 @@ class _Progress:
             self._on_progress(self.runs)
 
 
-def _simulate(
-    configs: Sequence[PipelineConfig],
-    seeds: np.ndarray,
-    record: Record,
-    progress: _Progress,
-    *,
-    lean: bool,
-    cells_of: CellsOf | None = None,
-) -> BatchResult:
-    """Run configurations that share a loop and their laws together; `lean`: level 1 by the lean loop."""
+def _simulate(setup: Setup, seeds: np.ndarray, progress: _Progress) -> BatchResult:
     seeds = np.asarray(seeds, np.uint64)
-    result = empty_result(len(configs), len(seeds))
-    together: dict[tuple[bool, str, str], list[int]] = {}
-    for index, config in enumerate(configs):
-        # Windows need to know which batch a discard comes with: the general loop tells.
-        above = not (lean and config.is_level_1 and cells_of is None) or record.windows.count > 0
-        drift = "" if config.drift is None else config.drift.digest
-        together.setdefault((above, config.response_length.digest, drift), []).append(index)
+    record = setup.record
+    result = empty_result(len(setup.configs), len(seeds))
     tables: dict[str, list[dict[str, np.ndarray]]] = {"batches": [], "timeline": [], "rollouts": []}
-    hidden = hidden_metrics(frozenset().union(*(config.options_in_use for config in configs)))
-    for (above, _, _), members in sorted(together.items()):
-        _run_members(
-            _cells([configs[index] for index in members], record, above, cells_of),
-            members,
-            hidden,
-            seeds,
-            record,
-            result,
-            tables,
-            progress,
-        )
+    for cells, members in setup.cells():
+        _run_members(cells, members, setup.hidden, seeds, record, result, tables, progress)
+    for names, places in setup.hidden_beside:
+        for name in names & result.metrics.keys():
+            values = result.metrics[name]
+            values[places] = fill_value(values.dtype.str)
     for name, parts in tables.items():
         setattr(result, name, _joined(parts, len(seeds)))
     return result
-
-
-def _cells(configs: Sequence[PipelineConfig], record: Record, above: bool, cells_of: CellsOf | None) -> Cells:
-    from .general import GeneralCells
-    from .lean import LeanCells
-
-    ours: CellsOf = cast(CellsOf, GeneralCells if above else LeanCells)
-    cells = cells_of or ours
-    batches = record.batches or record.windows.count > 0
-    return cells(configs, batches=batches, timeline=record.timeline, rollouts=record.rollouts)
 
 
 def _run_members(
@@ -226,31 +210,31 @@ def _run_members(
     tables: dict[str, list[dict[str, np.ndarray]]],
     progress: _Progress,
 ) -> None:
-    recording = record.anything
-    kind = cells.REPORT
-    found = np.zeros((len(seeds), len(members)), kind)
-    lags = np.zeros((len(seeds), *cells.lag_counts.shape), np.int64)
-    done = np.ones((len(members), len(seeds)), bool)
-    for seed_index, seed in enumerate(seeds):
-        cells.begin(int(seed), found[seed_index])
-        taken = 0
-        while taken < len(members):
-            progress.check()
-            cells.step()
-            if recording and cells.finished > taken and taken not in cells.reasons:
+    count = len(members)
+    found = np.zeros((len(seeds), count), cells.REPORT)
+    lags = np.zeros((len(seeds), count, cells.lag_bins), np.int64)
+    done = np.ones((count, len(seeds)), bool)
+    cells.begin(seeds, found.reshape(-1), lags.reshape(-1, cells.lag_bins))
+    taken = 0
+    while taken < count * len(seeds):
+        progress.check()
+        cells.step()
+        seed_index, place = divmod(taken, count)
+        if cells.finished > taken and taken not in cells.reasons:
+            if record.anything:
                 for name, columns in cells.tables().items():
-                    if not getattr(record, name):
-                        continue
-                    tables[name].append(_labelled(columns, members[taken], seed_index))
-            if record.windows.count and cells.finished > taken and taken not in cells.reasons:
-                _note_windows(cells, record.windows, members[taken], seed_index, result)
-            progress.add(cells.finished - taken)
-            taken = cells.finished
-        lags[seed_index] = cells.lag_counts
-        for index, why in cells.reasons.items():
-            done[index, seed_index] = False
-            lags[seed_index, index] = 0
-            result.reasons[members[index], seed_index] = why
+                    if getattr(record, name):
+                        tables[name].append(_labelled(columns, members[place], seed_index))
+            if record.windows.count:
+                _note_windows(cells, record.windows, members[place], seed_index, result)
+        progress.add(cells.finished - taken)
+        taken = cells.finished
+    for run, why in cells.reasons.items():
+        seed_index, place = divmod(run, count)
+        done[place, seed_index] = False
+        lags[seed_index, place] = 0
+        result.reasons[members[place], seed_index] = why
+    cells.let_go()
     _put(result, members, _by_metric(found, hidden, done), lags.swapaxes(0, 1), np.where(done, DONE, FAILED))
 
 
@@ -261,11 +245,11 @@ def _by_metric(found: np.ndarray, hidden: frozenset[str], done: np.ndarray) -> d
     # Every field has eight bytes: all are turned in one pass, where a pass each would read all reports again.
     words = found.view(np.int64).reshape(*found.shape, len(names))
     planes = np.ascontiguousarray(words.transpose(2, 1, 0))
-    metrics = {}
+    metrics, all_done = {}, bool(done.all())
     for metric, plane in zip(names, planes):
         if metric not in hidden:
             metrics[metric] = plane.view(kind[metric])
-            if not done.all():
+            if not all_done:
                 metrics[metric][~done] = fill_value(kind[metric].str)
     return metrics
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from ...kernels.pipeline.batches import drift_by_lag_kernel
 from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.records import FULL_RATE
 from ...kernels.pipeline.ticks import ticks
-from ..config.config import PipelineConfig
+from ..config.config import Limit, PipelineConfig
+from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw
+from ..laws.seconds import SecondsLaw
 
 NO_CAP = 2**60
 _PUBLICATIONS = {
@@ -48,6 +51,11 @@ def _read_only(table: np.ndarray) -> np.ndarray:
     return view
 
 
+# The general loop's tables of laws, as functions give them one after another.
+_OF_ENVIRONMENT = ("environment_cdf", "environment_guide", "environment_ticks")
+_OF_TRACE = ("trace_tokens", "trace_ticks", "trace_group_starts", "trace_group_of_row")
+_OF_DRIFT = ("drift_lags", "drift_values", "lag_spreads", "lag_inflations")
+_OF_SEGMENTS = ("segments", "segment_cdf", "segment_guide", "segment_tokens", "segment_ticks")
 _NO_INTEGERS = np.zeros(1, np.int64)
 _NO_REALS = np.ones(1, np.float64)
 _NO_GUIDE = np.zeros(2, np.int64)
@@ -178,27 +186,52 @@ def _environment(config: PipelineConfig) -> int:
     return records.NO_ENVIRONMENT if config.environment_seconds is None else records.ENVIRONMENT_LAW
 
 
+# All that the general loop's tables depend on: where it is equal, so are they.
+read_by_tables: Callable[[PipelineConfig], tuple[Any, ...]] = attrgetter(
+    "response_length",
+    "environment_seconds",
+    "decode_slowdown_per_rollout",
+    "rollout_workers",
+    "limits",
+    "drift",
+    "drift_per_version",
+)
+
+
 def general_tables(config: PipelineConfig) -> records.Tables:
     """Return the tables for the general loop, all read-only: one kind of array, one compilation."""
-    law, environment = config.response_length, config.environment_seconds
-    no_environment = (_NO_REALS, _NO_GUIDE, _NO_INTEGERS)
-    tables = (
-        law.cdf,
-        law.guide,
-        work_rates(config.decode_slowdown_per_rollout, config.rollout_workers),
-        _limits(config),
-        *(
-            no_environment
-            if environment is None
-            else (environment.cdf, environment.guide, _ticks_of(environment.values_seconds))
-        ),
-        *_trace(config),
-        np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64),
-        *segment_tables(law),
-        *drift_tables(config),
-        *_drift_by_lag(config.drift_per_version),
+    return _tables_of(*read_by_tables(config))
+
+
+def _tables_of(
+    law: LengthLaw,
+    environment: SecondsLaw | None,
+    slowdown: float,
+    slots: int,
+    limits: Sequence[Limit],
+    measured: DriftLaw | None,
+    drift: float,
+) -> records.Tables:
+    of_drift = (*drift_tables(measured), *_drift_by_lag(drift))
+    return records.Tables(
+        work_rates=_read_only(work_rates(slowdown, slots)),
+        limits=_read_only(_limits(limits)),
+        **dict(zip(_OF_DRIFT, map(_read_only, of_drift))),
+        **_tables_of_laws(law, environment),
     )
-    return records.Tables(*map(_read_only, tables))
+
+
+@lru_cache(maxsize=4)
+def _tables_of_laws(law: LengthLaw, environment: SecondsLaw | None) -> dict[str, np.ndarray]:
+    """Return the tables of the laws, read-only; those of the last ones are kept, for a sweep's cells."""
+    tables = dict(zip(_OF_TRACE, _trace(law))) | dict(zip(_OF_SEGMENTS, segment_tables(law)))
+    tables |= {"cdf": law.cdf, "guide": law.guide}
+    tables["decile_edges"] = np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64)
+    of_environment = (_NO_REALS, _NO_GUIDE, _NO_INTEGERS)
+    if environment is not None:
+        of_environment = (environment.cdf, environment.guide, _ticks_of(environment.values_seconds))
+    tables |= dict(zip(_OF_ENVIRONMENT, of_environment))
+    return {name: _read_only(table) for name, table in tables.items()}
 
 
 @lru_cache(maxsize=16)
@@ -227,25 +260,24 @@ def work_rates(slowdown: float, slots: int) -> np.ndarray:
     return np.maximum(rates, 1.0).astype(np.int64)
 
 
-def drift_tables(config: PipelineConfig) -> tuple[np.ndarray, np.ndarray]:
+def drift_tables(drift: DriftLaw | None) -> tuple[np.ndarray, np.ndarray]:
     """Return DRIFT_LAG[L] and the log weights of a measured drift, read-only; both empty without one."""
-    if config.drift is None:
+    if drift is None:
         return _NO_DRIFT
-    table = config.drift.table
+    table = drift.table
     rows = np.zeros(len(table.share), records.DRIFT_LAG)
     for name in records.DRIFT_LAG.names or ():
         rows[name] = getattr(table, name)
     return _read_only(rows), _read_only(table.values)
 
 
-def _limits(config: PipelineConfig) -> np.ndarray:
-    rows = [(limit.count == "finished", _DONE[limit.done], limit.groups) for limit in config.limits]
+def _limits(limits: Sequence[Limit]) -> np.ndarray:
+    rows = [(limit.count == "finished", _DONE[limit.done], limit.groups) for limit in limits]
     return np.array(rows, records.LIMIT)
 
 
-def _trace(config: PipelineConfig) -> tuple[Any, Any, Any, Any]:
+def _trace(law: LengthLaw) -> tuple[Any, Any, Any, Any]:
     """Return tokens, ticks, group starts and group of each row of a trace; dummies where there is none."""
-    law = config.response_length
     if law.paired_seconds is not None:
         return law.paired_tokens, _ticks_of(law.paired_seconds), _NO_GUIDE, _NO_INTEGERS
     if law.group_starts is not None:

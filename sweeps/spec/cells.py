@@ -12,6 +12,7 @@ from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import Counted, checked
 from ..config.config import PipelineConfig, as_engine
 from ..config.rules import NoEffect, contradictions, without_effect
+from ..presets.registry import changed_beside_rules
 from .axes import PRESET_PREFIX, checked_value, engine_field, field_of_axis, identity, label, nearly
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def _of_preset(
     base: PipelineConfig, given: Mapping[str, Any], fields: dict[str, Any]
 ) -> tuple[PipelineConfig, set[str]]:
     """Build a cell of a preset or a system; a default stands for what has no effect."""
+    if (made := changed_beside_rules(base, fields)) is not None:
+        return made, set()
     left_out: set[str] = set()
     while True:
         try:

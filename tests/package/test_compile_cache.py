@@ -96,7 +96,7 @@ def test_what_a_run_compiles_is_kept_and_found_by_the_next_process(tmp_path):
     code = """
 import numpy as np
 from lagsweep import PipelineConfig
-from lagsweep.kernels.pipeline.general import _advance_general_kernel
+from lagsweep.kernels.pipeline.general_cells import run_general_cells_kernel
 from lagsweep.kernels.pipeline.lean_cells import run_cells_kernel
 from lagsweep.sweeps.execute.compiling import kernels_are_kept
 from lagsweep.sweeps.runs.many import simulate_batch
@@ -105,7 +105,7 @@ for config in (PipelineConfig(duration_seconds=5), PipelineConfig(duration_secon
     before = kernels_are_kept(config.is_level_1)
     simulate_batch([config], np.zeros(1, np.uint64))
     print(before, kernels_are_kept(config.is_level_1))
-hits = [sum(kernel.stats.cache_hits.values()) for kernel in (run_cells_kernel, _advance_general_kernel)]
+hits = [sum(kernel.stats.cache_hits.values()) for kernel in (run_cells_kernel, run_general_cells_kernel)]
 print(*hits)
 """
     first, second = (_run(tmp_path, tmp_path / "cache", code).stdout.split() for _ in range(2))

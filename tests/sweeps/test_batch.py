@@ -9,6 +9,7 @@ import pytest
 
 from lagsweep import LengthLaw, PipelineConfig, simulate_pipeline
 from lagsweep.sweeps.runs.many import Cancelled, Record, simulate_batch
+from lagsweep.sweeps.runs.setups import Kept
 
 SEEDS = np.array([4, 7], np.uint64)
 SMALL = PipelineConfig(duration_seconds=60, rollout_workers=4)
@@ -67,7 +68,7 @@ def test_a_set_event_stops_the_batch_before_it_runs():
 @pytest.mark.parametrize("options", [{}, {"prompt_sigma": 0.3, "filter_probability": 0.2}])
 def test_configurations_that_share_a_seeds_draws_give_what_each_gives_alone(monkeypatch, options):
     # So few are shared that every run goes on beyond them.
-    monkeypatch.setattr("lagsweep.sweeps.runs.general.DRAW_BUFFER_ROLLOUTS", 70)
+    monkeypatch.setattr("lagsweep.sweeps.runs.general_cells.DRAW_BUFFER_ROLLOUTS", 70)
     groups = {"group_size": 2, "batch_groups": 4, "batch_tokens": None, "duration_seconds": 300.0}
     base = PipelineConfig(**groups, **options)
     other_law = base.replace(response_length=LengthLaw.fixed(200))
@@ -82,3 +83,38 @@ def test_configurations_that_share_a_seeds_draws_give_what_each_gives_alone(monk
         for name, values in alone.metrics.items():
             np.testing.assert_array_equal(together.metrics[name][row], values[0], err_msg=name)
         np.testing.assert_array_equal(together.lag_counts[row], alone.lag_counts[0])
+
+
+def same(one, other):
+    assert one.metrics.keys() == other.metrics.keys()
+    for name, values in one.metrics.items():
+        np.testing.assert_array_equal(values, other.metrics[name], err_msg=name)
+    np.testing.assert_array_equal(one.lag_counts, other.lag_counts)
+    np.testing.assert_array_equal(one.status, other.status)
+    assert one.reasons == other.reasons
+
+
+def test_what_a_thread_keeps_for_its_next_block_changes_no_result():
+    kept = Kept()
+    levels = [MIXED, [SMALL, SMALL.replace(max_policy_lag=0)], MIXED[:1], MIXED[2:], MIXED, MIXED]
+    for configs, seeds in zip(levels, (SEEDS, SEEDS, SEEDS[:1], SEEDS, np.array([9], np.uint64), SEEDS)):
+        same(simulate_batch(configs, seeds, kept=kept), simulate_batch(configs, seeds))
+
+
+def test_a_thread_that_was_stopped_keeps_nothing_of_it():
+    kept, cancel = Kept(), threading.Event()
+    first = simulate_batch(MIXED, SEEDS, kept=kept)
+    with pytest.raises(Cancelled):
+        simulate_batch(MIXED, SEEDS, kept=kept, cancel=cancel, on_progress=lambda runs: cancel.set())
+
+    same(simulate_batch(MIXED, SEEDS, kept=kept), first)
+
+
+def test_rows_of_one_block_are_not_written_over_by_the_next():
+    kept, record = Kept(), Record(rollouts=True)
+    first = simulate_batch([SMALL], SEEDS[:1], record=record, kept=kept)
+    rows = {name: column.copy() for name, column in first.rollouts.items()}
+    simulate_batch([SMALL], SEEDS[1:], record=record, kept=kept)
+
+    for name, column in rows.items():
+        np.testing.assert_array_equal(first.rollouts[name], column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -10,8 +11,19 @@ import numpy as np
 import pytest
 from oracle.small_sweeps import tree
 
-from lagsweep import ConfigError, StoreError, config_at, load_spec, run_sweep
-from lagsweep.sweeps.presets.registry import preset_config
+from lagsweep import (
+    ConfigError,
+    DriftLaw,
+    Engine,
+    LengthLaw,
+    SecondsLaw,
+    StoreError,
+    all_presets,
+    config_at,
+    load_spec,
+    run_sweep,
+)
+from lagsweep.sweeps.presets.registry import changed_beside_rules, preset_config
 from lagsweep.sweeps.spec.carried import spec_of
 from lagsweep.sweeps.spec.reading import spec_from_sections
 
@@ -138,3 +150,74 @@ def test_a_store_does_not_grow_by_an_axis_over_a_knob(tmp_path):
         run_sweep(_preset(), axes, seeds=1, store=tmp_path / "sweep")
 
     assert tree(tmp_path / "sweep") == before
+
+
+# Values of fields off their defaults; presets whose rules read or set a field are asked anew.
+OTHER_VALUES = {
+    "duration_seconds": 77.0,
+    "stop_after_updates": 9,
+    "decode_tokens_per_second": 33.0,
+    "rollout_overhead_seconds": 0.25,
+    "response_length": LengthLaw.uniform(3, 90),
+    "train_overhead_seconds": 0.0,
+    "sync_every_updates": 2,
+    "sync_seconds": 4.5,
+    "drift_per_version": 0.4,
+    "warmup_seconds": 10.0,
+    "environment_seconds": SecondsLaw.fixed(2.0),
+    "prompt_tokens": 40,
+    "publication": "drain",
+    "publication_blocks_trainer": True,
+    "train_slowdown_when_generating": 0.5,
+    "fetch_seconds": 1.5,
+    "prompt_sigma": 0.3,
+    "filter_probability": 0.2,
+    "prefetch_batches": 3,
+    "max_running_groups": 6,
+    "trainer_mtbf_seconds": 50.0,
+    "resume_seconds": 0.5,
+    "queue_order": "freshest",
+    "max_queue_tokens": 9000,
+    "batch_groups": 5,
+    "engine": Engine(step_seconds=0.02),
+}
+
+
+def replaced(base, changes):
+    try:
+        return base.replace(**changes)
+    except ConfigError:
+        return None
+
+
+@pytest.mark.parametrize("name", all_presets())
+def test_cells_beside_a_presets_rules_are_what_the_preset_gives(name):
+    base = preset_config(name, batch_groups=4, group_size=2, rollout_workers=8)
+    pairs = itertools.pairwise(OTHER_VALUES)
+    quickly = 0
+    for names in [(), *((one,) for one in OTHER_VALUES), *pairs]:
+        changes = {field: OTHER_VALUES[field] for field in names}
+        made = changed_beside_rules(base, changes)
+        if made is None:
+            continue
+        quickly += 1
+        asked = replaced(base, changes)
+        assert asked is not None, changes
+        assert made == asked
+        assert {key: type(value) for key, value in vars(made).items()} == {
+            key: type(value) for key, value in vars(asked).items()
+        }
+        assert made.model_fields_set == asked.model_fields_set
+        assert made.preset == asked.preset
+        assert made.lag_bound_of_preset == asked.lag_bound_of_preset
+        assert made.replace(group_size=4) == asked.replace(group_size=4)
+    assert quickly > 15
+    for field in ("batch_groups", "engine", "max_queue_tokens"):
+        assert changed_beside_rules(base, {field: OTHER_VALUES[field]}) is None
+
+
+def test_a_preset_with_a_measured_drift_is_asked_for_each_cell():
+    base = preset_config(
+        "areal", drift=DriftLaw.from_log_ratios([0, 1], [[0.0, 0.1]] * 2, "sequence", beyond="last")
+    )
+    assert changed_beside_rules(base, {"sync_seconds": 2.0}) is None
