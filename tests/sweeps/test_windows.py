@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from oracle.level23 import run_level23
 from strategies.general_configs import to_config, to_twin
 
-from lagsweep import PipelineConfig, open_sweep, run_sweep, simulate_pipeline
+from lagsweep import LengthLaw, PipelineConfig, open_sweep, run_sweep, simulate_pipeline
 from lagsweep.kernels.errors import ConfigError, StoreError
 from lagsweep.kernels.pipeline.metrics import WINDOW_METRICS
 from lagsweep.sweeps.runs.general import GeneralRun
@@ -43,6 +43,12 @@ def windows_of_twin(twin, updates, count):
     return rows
 
 
+def steps_share_a_tick(twin):
+    """Say whether two steps end in one tick: then their windows are a matter of numbers, not of time."""
+    ends = [batch["end"] for batch in twin["batches"]]
+    return len(set(ends)) < len(ends)
+
+
 @settings(max_examples=150)
 @given(trainer_settings())
 def test_windows_of_random_runs_are_sums_over_the_twin_s_history(drawn):
@@ -51,6 +57,7 @@ def test_windows_of_random_runs_are_sums_over_the_twin_s_history(drawn):
     run.advance()
     found = window_values(run.rows("batches"), Windows(updates, count))
     twin = run_level23(to_twin(drawn))
+    assume(not steps_share_a_tick(twin))
     for window, row in enumerate(windows_of_twin(twin, updates, count)):
         values = {name: found[name][window] for name in NAMES}
         if row is None or not row[0]:
@@ -164,3 +171,25 @@ def test_the_key_is_read_from_a_spec_and_kept_in_it():
 def test_windows_that_cannot_be_are_refused(base, axes, windows, message):
     with pytest.raises(ConfigError, match=message):
         make_spec(base, axes, 1, windows=windows)
+
+
+def test_steps_that_end_in_one_tick_go_to_windows_by_number():
+    """Three workers, rollouts of half a second, steps of no time: three updates at 0.5 s, three at 1 s, …"""
+    config = PipelineConfig(
+        duration_seconds=3.0,
+        rollout_workers=3,
+        response_length=LengthLaw.fixed(100),
+        decode_tokens_per_second=200.0,
+        rollout_overhead_seconds=0.0,
+        max_queue_tokens=None,
+        batch_tokens=1,
+        train_overhead_seconds=0.0,
+        train_tokens_per_second=1e12,
+        sync_seconds=0.0,
+        max_policy_lag=9,
+    )
+    run = GeneralRun(config, batches=True)
+    run.advance()
+    found = window_values(run.rows("batches"), Windows(2, 4))
+
+    assert found["window_seconds_per_update"].tolist() == [0.25, 0.25, 0.0, 0.25]
