@@ -99,7 +99,7 @@ def field_of_axis(name: str, where: str = "axes", also: Collection[str] = ()) ->
 
 
 def _axis_meant(name: str, known: Sequence[str]) -> str:
-    """Say which axis a name may stand for: a preset's knobs that hold it as a word, or the nearest of all.
+    """Say which axis a name may stand for: the nearest of all, and a preset's knobs that hold it as a word.
 
     Examples
     --------
@@ -110,7 +110,8 @@ def _axis_meant(name: str, known: Sequence[str]) -> str:
     holding = [knob for knob in knobs if name in knob.split("_")]
     if holding:
         some = ", ".join(f"{PRESET_PREFIX}{knob} (as {knobs[knob]} has)" for knob in sorted(holding)[:_FEW])
-        return f"A preset's knob is {PRESET_PREFIX}<knob>: {some}; whole presets are the axis {SYSTEM}."
+        said = f"A preset's knob is {PRESET_PREFIX}<knob>: {some}; whole presets are the axis {SYSTEM}."
+        return f"{nearest(name, known)} {said}".strip()
     if (hint := nearest(name, known)) or not (hint := nearest(name, knobs)):
         return hint or f"A preset's knob is {PRESET_PREFIX}<knob>, whole presets are the axis {SYSTEM}."
     return hint.replace("'", f"'{PRESET_PREFIX}", 1)
