@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from strategies.general_configs import general_settings, to_config
 
 from lagsweep import PipelineConfig, preset_config
-from lagsweep.kernels.pipeline.records import GeneralArrays
+from lagsweep.kernels.pipeline.records import ASKED, GeneralArrays
+from lagsweep.kernels.pipeline.stretch import has_stretches
 from lagsweep.sweeps.runs.general import GeneralRun
 
+EXAMPLE = PipelineConfig(publication="pause", duration_seconds=60.0)
 # Rows that only one of them records, and scratch.
 LEFT_OUT = {"timeline_rows", "batch_rows", "rollout_rows", *GeneralRun._SCRATCH}
 
@@ -25,6 +27,13 @@ def assert_same_state(by_stretches: GeneralRun, event_by_event: GeneralRun) -> N
         if name == "state":
             left["timeline_rows"] = right["timeline_rows"] = 0
         assert left.tobytes() == right.tobytes(), (name, differing(left, right))
+
+
+def test_runs_without_rows_take_stretches():
+    """Else the tests above would compare a way with itself."""
+    asked = np.zeros(1, ASKED)[0]
+    taken = [GeneralRun(EXAMPLE, timeline=recording).parameters[0] for recording in (False, True)]
+    assert [bool(has_stretches(parameters, asked)) for parameters in taken] == [True, False]
 
 
 def differing(left: np.ndarray, right: np.ndarray) -> list[str]:

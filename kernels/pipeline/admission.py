@@ -50,7 +50,10 @@ def room_of(parameters, state, limits, limit):
     if parameters.batch_groups == 0:
         allowed = state.popped_groups
     elif done == DONE_PUBLISHED:
-        allowed = parameters.batch_groups * (state.published // parameters.updates_per_batch)
+        batches = state.published
+        if parameters.updates_per_batch > 1:  # a division costs as much as all other rules
+            batches = batches // parameters.updates_per_batch
+        allowed = parameters.batch_groups * batches
     elif done == DONE_POPPED:
         allowed = parameters.batch_groups * state.popped_batches
     else:

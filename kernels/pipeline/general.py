@@ -96,14 +96,11 @@ from .steps import (
 )
 from .stops import starts_are_stopped
 from .stretch import _complete_rollouts_kernel, has_stretches
-from .ticks import ticks
 from .trainer import (
     _take_batch_kernel,
     finds_enough,
     note_trainer,
 )
-
-ticks_of = jit(inline=True)(ticks)
 
 
 @jit(counted=False)

@@ -17,7 +17,8 @@ from .lean_cells import forget_other_draws
 from .records import GENERAL_STATE, GROUP, H_TRAINING, NEVER, OUT_OF_BUDGET, REACHED, SLOT, initial_state
 from .summary import general_metrics_kernel
 
-RUN_COST = 50  # what beginning and closing a run costs, in events, for the budget
+RUN_COST = 50  # what beginning and closing a run costs, in events, for the budget …
+RECORDS_PER_EVENT = 4  # … and how many records are cleared in the time of an event
 
 
 class Unused(NamedTuple):
@@ -100,7 +101,7 @@ def run_general_cells_kernel(
             forget_other_draws(draws, seed)
             _reset_general_kernel(arrays, unused)
             progress[1] = 1
-            budget -= RUN_COST
+            budget -= RUN_COST + (arrays.groups.shape[0] + arrays.slots.shape[0]) // RECORDS_PER_EVENT
         cost_before = arrays.state[0].cost
         status = _advance_general_kernel(
             one, seed, np.int64(NEVER), max(np.int64(1), budget), tables, draws, arrays, failures

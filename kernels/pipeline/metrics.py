@@ -5,6 +5,8 @@ The order is the order of the kernel's output rows and of a dataset's variables.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -208,6 +210,24 @@ def hidden_metrics(options: Iterable[str]) -> frozenset[str]:
     others = set(OPTIONAL_METRICS) - set(options)
     return frozenset(metric.name for metric in metrics_of_options(others))
 
+
+def unused_values() -> dict[str, float]:
+    """Give what each optional metric is in a run whose configuration does not use its option.
+
+    Nothing was lost, decoded or waited for: counts and seconds are 0. A mean, a share or a rate of nothing
+    is NaN.
+
+    Examples
+    --------
+    >>> unused_values()["trainer_fetch_seconds"], unused_values()["goodput_fraction"]
+    (0.0, nan)
+    """
+    of_nothing = re.compile(r"^(mean|max)_|_(per_second|fraction)$")
+    every = (metric for metrics in OPTIONAL_METRICS.values() for metric in metrics)
+    return {metric.name: math.nan if of_nothing.search(metric.name) else 0.0 for metric in every}
+
+
+UNUSED_VALUES = unused_values()
 
 # What the general loop sums after the warm-up; in the order of a saved run, so new ones go to the end.
 GENERAL_SUMS = (

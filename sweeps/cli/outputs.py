@@ -2,12 +2,13 @@
 
 A page that an earlier call drew is drawn anew without a word, since nobody writes into it. Any other file
 may be a configuration that was changed by hand, or something else altogether: the call is refused before
-any work is done, with the way out. What is wrong with the inputs is said first, since a file that is in the
-way says nothing of them: the options note what is there, and :func:`free_outputs` refuses.
+any work is done, with the way out. What reading shows to be wrong with the inputs is said first, since a file
+that is in the way says nothing of them: the options note what is there, and :func:`free_outputs` refuses.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FORCE = "lagsweep.force"
 _IN_THE_WAY = "lagsweep.in_the_way"
 _PACKED = (".gz", ".zst")
+_LONGEST_NAME = 150  # of what an input gives: with an ending it is a file name everywhere
 
 
 def output_option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
@@ -117,7 +119,7 @@ def _in_the_way(path: Path, flag: str) -> Finding | None:
 
 
 def named_after(source: Path, ending: str, flag: str = "--output") -> Path:
-    """Name a file in this folder after what it is made from, so that two inputs give two files; it is noted.
+    """Name a file in this folder after what it is made from: two names give two files. It is noted.
 
     Parameters
     ----------
@@ -139,7 +141,7 @@ def plain_name(source: Path) -> str:
     >>> plain_name(Path("logs/qwen3-1.7B.csv.gz"))
     'qwen3-1.7B'
     """
-    source = source.resolve()
-    if source.is_dir():
-        return source.name
-    return (source.with_suffix("") if source.suffix in _PACKED else source).stem
+    if source.name in ("", ".."):  # a folder that is not called by its name
+        source = Path(os.path.realpath(source))
+    unpacked = source.with_suffix("") if source.suffix in _PACKED else source
+    return (source.name if source.is_dir() else unpacked.stem)[:_LONGEST_NAME]

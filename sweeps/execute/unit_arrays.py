@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.pipeline.metrics import LAG_BINS
-from ..runs.many import fill_value
+from ..runs.many import fill_value, not_reported
 from .plan import Part
 
 
@@ -55,12 +55,17 @@ class UnitArrays:
         """Put the values of some cells at some seeds in: what is kept of them."""
         at = _place(cells, seeds)
         for name, values in self.metrics.items():
-            values[at] = metrics[name] if name in metrics else fill_value(values.dtype.str)
+            values[at] = metrics[name] if name in metrics else _absent(name, values, status)
         if self.lag_counts is not None and lag_counts is not None:
             self.lag_counts, bins = with_room(self.lag_counts, lag_counts), lag_counts.shape[-1]
             self.lag_counts[..., :bins][at] = lag_counts
             self.lag_counts[..., bins:][at] = 0
         self.status[at] = status
+
+
+def _absent(name: str, values: np.ndarray, status: np.ndarray) -> np.ndarray:
+    absent = not_reported(name, values.dtype, status)
+    return absent.reshape(*status.shape, *(1,) * (values.ndim - 2))  # of windows: the same in each
 
 
 def _place(cells: np.ndarray, seeds: np.ndarray) -> Any:

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from ...kernels.pipeline.metrics import hidden_metrics
 from ..config.config import PipelineConfig
 from ..custom.custom import CustomIdentity
 from ..runs.many import (
@@ -18,6 +19,7 @@ from ..runs.many import (
     Record,
     empty_result,
     fill_value,
+    not_reported,
     simulate_batch,
 )
 from ..runs.setups import Kept
@@ -177,6 +179,10 @@ def _one_by_one(
                         "seed_index": np.full_like(columns["seed_index"], j),
                     }
                     tables.setdefault(table, []).append(columns | place)
+    for i, config in enumerate(configs):
+        for name in hidden_metrics(config.options_in_use) & whole.metrics.keys():
+            values = whole.metrics[name]
+            values[i] = not_reported(name, values.dtype, whole.status[i])
     for table, parts in tables.items():
         setattr(whole, table, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return whole

@@ -124,10 +124,15 @@ class GeneralRun(Run):
             # Versions before the ends of rollouts were moved ran every publication that stops decoding so.
             self.parameters["virtual_clock"], self.parameters["moves_ends"] = 1, 0
         elif self.parameters["moves_ends"][0]:
-            # A saved run does not always have what its slots keep of their rollouts.
-            slots = self.held.slots
-            members = slots["group"] * self.config.group_size + slots["member"]
-            slots["rest"] = self.held.members["version"][members]
+            self._fill_versions()
+
+    def _fill_versions(self) -> None:
+        """Let busy slots keep the version at their rollout's start: a saved run does not always have it."""
+        slots, members = self.held.slots, self.held.members
+        places = slots["group"] * self.config.group_size + slots["member"]
+        # Places that do not exist are left for the checks of a saved run to tell.
+        fine = (slots["phase"] != records.EMPTY) & (places >= 0) & (places < len(members))
+        slots["rest"][fine] = members["version"][places[fine]]
 
     def _clear(self) -> None:
         held, slots = self.held, self.config.rollout_workers

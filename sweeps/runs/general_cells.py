@@ -20,7 +20,7 @@ from .parameters import general_tables, pack, read_by_tables
 
 DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest one by one
 # What the sizes of a run's arrays and their growth depend on, beside failures and the law's segments.
-_sizes = attrgetter("rollout_workers", "group_size", "batch_groups", "limits", "engine")
+_sizes = attrgetter("rollout_workers", "group_size", "batch_groups", "admit", "limits", "engine")
 
 
 class _Alike(NamedTuple):
@@ -115,6 +115,10 @@ class GeneralCells:
         status = run_general_cells_kernel(
             kind.parameters, self._some, self._progress, budget, *reads_and_holds, UNUSED, found, lags
         )
+        if status == records.GROW_GROUPS:
+            # What cannot grow names its own settings.
+            place = int(self._progress[0]) % len(kind.configs)
+            run.turn_to(kind.configs[place], kind.parameters[place : place + 1], kind.tables)
         run.grow(status)
 
     def _step_alone(self, kind: _Alike) -> None:

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from ...kernels.errors import LagsweepError
+from ...kernels.pipeline.metrics import UNUSED_VALUES
 from ..config.config import PipelineConfig
 from .setups import Kept, Setup
 from .status import DONE, FAILED
@@ -107,6 +108,23 @@ def fill_value(dtype: str) -> float | int:
     return np.nan if np.dtype(dtype).kind == "f" else NOT_RUN_INTEGER
 
 
+def not_reported(name: str, dtype: np.dtype, status: np.ndarray) -> np.ndarray:
+    """Return a metric of runs that do not report it: what it is without its option, where a run was done.
+
+    Parameters
+    ----------
+    name : str
+    dtype : dtype
+    status : ndarray of uint8
+
+    Returns
+    -------
+    ndarray of `dtype`, shaped as `status`
+    """
+    fill = fill_value(dtype.str)
+    return np.where(status == DONE, UNUSED_VALUES.get(name, fill), fill).astype(dtype)
+
+
 def empty_result(configs: int, seeds: int) -> BatchResult:
     """Make a result with nothing done: no metrics, no lags, status 0."""
     return BatchResult({}, np.zeros((configs, seeds, 0), np.int64), np.zeros((configs, seeds), np.uint8))
@@ -194,7 +212,7 @@ def _simulate(setup: Setup, seeds: np.ndarray, progress: _Progress) -> BatchResu
     for names, places in setup.hidden_beside:
         for name in names & result.metrics.keys():
             values = result.metrics[name]
-            values[places] = fill_value(values.dtype.str)
+            values[places] = not_reported(name, values.dtype, result.status[places])
     for name, parts in tables.items():
         setattr(result, name, _joined(parts, len(seeds)))
     return result

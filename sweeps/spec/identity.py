@@ -73,7 +73,7 @@ def cell_ids(base: PipelineConfig, design: Design) -> np.ndarray:
 
 
 def cell_id(config: PipelineConfig) -> int:
-    """Return the id that a configuration has as a cell of any sweep.
+    """Return the id that a configuration has as a cell of any sweep without an axis over a preset's knob.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.errors import ConfigError, StoreError
+from ...kernels.pipeline.metrics import UNUSED_VALUES, hidden_metrics
 from ..execute.plan import CELLS, Part, guessed_run_seconds
 from ..execute.progress import Progress
 from ..execute.threads import run_units
@@ -129,7 +130,8 @@ def _compare(store: SweepStore, work: UnitWork, report: VerifyReport) -> None:
         return  # told already, as a chunk that does not hold
     ran = work.todo & (stored.status != NOT_RUN) if store.spec.until is not None else work.todo
     report.runs_checked += int(ran.sum())
-    for name, wrong in _differing(work.arrays, stored, ran):
+    unused = _unused(work, ran)
+    for name, wrong in _differing(work.arrays, stored, ran, unused):
         cells, seeds = np.nonzero(wrong)
         ids = work.part.cell_ids.reshape(-1)[work.cells]
         where = f"{work.part.prefix}{name} cell {ids[cells[0]]} seed {work.seeds[seeds[0]]}"
@@ -138,7 +140,25 @@ def _compare(store: SweepStore, work: UnitWork, report: VerifyReport) -> None:
     _compare_tables(store, work, ran, report)
 
 
-def _differing(fresh: UnitArrays, stored: UnitArrays, ran: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+def _unused(work: UnitWork, ran: np.ndarray) -> dict[str, np.ndarray]:
+    """Tell by metric of an option which cells do not use it, bool[cells]: what stands there is no result.
+
+    Earlier versions wrote 0 there or left it empty, as the work happened to be cut.
+    """
+    if not UNUSED_VALUES.keys() & work.arrays.metrics.keys():
+        return {}
+    cells = np.flatnonzero(ran.any(axis=1))
+    hidden = [hidden_metrics(config.options_in_use) for config in work.configs(cells)]
+    unused = {}
+    for name in frozenset().union(*hidden) & work.arrays.metrics.keys():
+        unused[name] = np.zeros(len(ran), bool)
+        unused[name][cells] = [name in of_cell for of_cell in hidden]
+    return unused
+
+
+def _differing(
+    fresh: UnitArrays, stored: UnitArrays, ran: np.ndarray, unused: dict[str, np.ndarray]
+) -> Iterator[tuple[str, np.ndarray]]:
     pairs = [(name, values, stored.metrics[name]) for name, values in fresh.metrics.items()]
     pairs.append(("status", fresh.status, stored.status))
     for name, new, old in pairs:
@@ -146,6 +166,8 @@ def _differing(fresh: UnitArrays, stored: UnitArrays, ran: np.ndarray) -> Iterat
         if new.dtype.kind == "f":
             same |= np.isnan(new) & np.isnan(old)
         wrong = ran & ~same.reshape(*ran.shape, -1).all(axis=-1)
+        if name in unused:
+            wrong &= ~unused[name][:, None]
         if wrong.any():
             yield name, wrong
     if fresh.lag_counts is not None and stored.lag_counts is not None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lagsweep import Engine, PipelineConfig, run_sweep
+from lagsweep import Engine, PipelineConfig, recommend, run_sweep
 from lagsweep.sweeps.execute import threads
 from lagsweep.sweeps.execute.threads import BLOCK_SECONDS, LEAST_SECONDS, _Feed
 
@@ -45,9 +45,21 @@ def test_options_of_other_cells_do_not_show_in_a_cell_however_the_work_is_cut():
     assert run_sweep(base, axes, 2, threads=16).identical(whole)
     for name, axis in (("decode_steps", "engine"), ("lost_updates", "trainer_mtbf_seconds")):
         without, with_it = (whole[name].isel({axis: place}) for place in (0, 1))
-        assert (without == -1).all()
+        assert (without == 0).all()
         assert (with_it >= 0).all()
-    assert np.isnan(whole.engine_busy_seconds.isel(engine=0)).all()
+    assert (whole.engine_busy_seconds.isel(engine=0) == 0).all()
+    assert np.isnan(whole.mean_kv_cache_share.isel(engine=0)).all()
+    assert np.isnan(whole.goodput_fraction.isel(trainer_mtbf_seconds=0)).all()
+
+
+def test_where_cells_use_different_options_the_times_of_all_add_up():
+    base = PipelineConfig(duration_seconds=400.0, publication="pause")
+    ds = run_sweep(base, {"fetch_seconds": [0.0, 5.0], "max_lag": [1, 2]}, 3)
+    causes = ("busy", "publication", "running_groups", "batch", "fetch")
+    total = sum(ds[f"trainer_{cause}_seconds"] for cause in causes)
+
+    np.testing.assert_allclose(total, 400.0)
+    assert "trainer: training" in str(recommend(ds))
 
 
 @pytest.mark.parametrize("count", [1, 2, 16])

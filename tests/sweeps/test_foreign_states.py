@@ -121,6 +121,24 @@ def test_a_decode_that_publications_moved_is_refused_if_it_does_not_add_up(field
             restore_simulation(changed(manifest, "slots", place, value))
 
 
+def test_what_slots_keep_of_their_rollouts_is_filled_in_or_refused():
+    """A state saved before slots kept the version at a rollout's start goes on as if it had it."""
+    manifest = _saved({**ABORTING, "decode_slowdown_per_rollout": 0.0})
+    kept = restore_simulation(manifest)
+    version = _field(manifest, "slots", "rest")
+    old = manifest
+    for slot in range(len(kept.held.slots)):
+        old = changed(old, "slots", (slot, version), 0)
+    again = restore_simulation(old)
+    busy = kept.held.slots["phase"] != records.EMPTY
+    assert kept.held.slots["rest"][busy].max() > 0
+    assert (again.held.slots["rest"] == kept.held.slots["rest"])[busy].all()
+
+    for value in (10**6, -1):
+        with pytest.raises(CheckpointError, match=r"state\.arrays\."):
+            restore_simulation(changed(manifest, "slots", (0, _field(manifest, "slots", "group")), value))
+
+
 def test_an_event_of_a_recorded_row_that_has_no_name_is_refused():
     manifest = _saved(LEAN)
     for value in (-1, len(EVENT_NAMES), 2**40):

@@ -12,10 +12,10 @@ from strategies.failing_configs import failing_settings
 from strategies.general_configs import general_settings, to_config
 
 from lagsweep import Engine, LengthLaw, Limit, PipelineConfig, SecondsLaw
-from lagsweep.kernels.pipeline.metrics import hidden_metrics
+from lagsweep.kernels.pipeline.metrics import UNUSED_VALUES, hidden_metrics
 from lagsweep.sweeps.runs.general import GeneralRun
 from lagsweep.sweeps.runs.general_cells import GeneralCells
-from lagsweep.sweeps.runs.many import fill_value, general_batch
+from lagsweep.sweeps.runs.many import general_batch
 from lagsweep.sweeps.runs.parameters import general_tables
 
 BASE = PipelineConfig(rollout_workers=4, duration_seconds=90.0, queue_order="freshest", publication="pause")
@@ -86,7 +86,7 @@ def test_drawn_configurations_give_what_each_gives_alone(drawn, seed):
         report, counts = alone(config, seed)
         unused = hidden_metrics(config.options_in_use)
         for name, values in together.metrics.items():
-            expected = fill_value(values.dtype.str) if name in unused else report[name]
+            expected = UNUSED_VALUES[name] if name in unused else report[name]
             np.testing.assert_array_equal(values[place, 0], expected, err_msg=name)
         np.testing.assert_array_equal(together.lag_counts[place, 0], counts)
 
@@ -123,6 +123,7 @@ def test_a_run_that_would_not_fit_fails_alone(monkeypatch):
 
     assert result.status.tolist() == [[1, 1], [2, 2], [1, 1], [2, 2], [1, 1]]
     assert set(result.reasons) == {(1, 0), (1, 1), (3, 0), (3, 1)}
+    assert all("got None" in str(why) for why in result.reasons.values()), result.reasons
     for place in (0, 2, 4):
         for seed in range(2):
             report, counts = alone(configs[place], seed)
@@ -157,3 +158,14 @@ def test_tables_of_equal_laws_are_made_once_and_are_those_of_the_law():
         np.testing.assert_array_equal(table.cdf, law.cdf)
         assert not table.cdf.flags.writeable
         assert not table.limits.flags.writeable
+
+
+def test_whether_a_run_fits_does_not_depend_on_what_ran_before(monkeypatch):
+    limit = Limit("started", "popped", 28)
+    alone = BASE.replace(batch_groups=12, batch_tokens=None, limits=(limit,), duration_seconds=60.0)
+    beside = alone.replace(admit="batch")
+    for largest in range(20, 60, 5):
+        monkeypatch.setattr("lagsweep.sweeps.runs.general.LARGEST_LIVE_ROLLOUTS", largest)
+        by_itself = general_batch([alone], np.arange(1, dtype=np.uint64)).status
+        after_another = general_batch([beside, alone], np.arange(1, dtype=np.uint64)).status
+        assert after_another[1].tolist() == by_itself[0].tolist(), largest
