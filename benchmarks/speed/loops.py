@@ -41,9 +41,14 @@ def lean_cells(configs: Sequence[PipelineConfig]) -> LeanCells:
 
 def run_cells(cells: LeanCells, seed: int = 0) -> np.ndarray:
     """Run all configurations at a seed; gives their metrics."""
-    count = cells.count
-    metrics = np.zeros(count, cells.REPORT)
-    cells.begin(np.array([seed], np.uint64), metrics, np.zeros((count, cells.lag_bins), np.int64))
+    if hasattr(cells, "lag_bins"):
+        count = cells.count
+        metrics = np.zeros(count, cells.REPORT)
+        cells.begin(np.array([seed], np.uint64), metrics, np.zeros((count, cells.lag_bins), np.int64))
+    else:  # the package of an older commit, which a profile is held against, takes one seed at a time
+        count = len(cells.lag_counts)
+        metrics = np.zeros(count, cells.REPORT)
+        cells.begin(seed, metrics)
     while cells.finished < count:
         cells.step()
     return metrics
