@@ -131,7 +131,7 @@ line-profile: $(VENV)/.installed-tests
 beside-commit: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/speed/beside_commit.py --before $(BEFORE) --output results/published/beside-commit.md
 
-# What a short run of a sweep costs around its loop, beside the package of an older commit: three minutes.
+# What a short run of a sweep costs around its loop, beside the package of an older commit: five to ten minutes.
 cell-cost: $(VENV)/.installed-tests
 	$(BIN)/python benchmarks/cell_cost.py --before $(BEFORE) --output results/published/cell-cost.md
 
