@@ -159,6 +159,8 @@ def test_other_states_print_it_too(folder, monkeypatch, name):
     call, kind = MORE[name]
     if name in ("show: drift", "recommend: drift") and not (folder / "drift").exists():
         document(MORE["run: drift"][0], folder, monkeypatch)
+    if name == "recommend: measured drift" and not (folder / "measured").exists():
+        document(MORE["run: measured drift"][0], folder, monkeypatch)
     found = document(call, folder, monkeypatch)
 
     assert found["schema"] == schema_name(kind), found
