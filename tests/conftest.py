@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
@@ -19,3 +21,14 @@ settings.register_profile("ci", max_examples=100, derandomize=True, database=Non
 settings.register_profile("nojit", max_examples=6, derandomize=True, database=None, **_COMMON)
 settings.register_profile("nightly", max_examples=1000, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture(scope="module")
+def speed():
+    """Import a module of the benchmarks on speed by name."""
+    folder = str(TESTS.parent / "benchmarks" / "speed")
+    sys.path.insert(0, folder)
+    try:
+        yield importlib.import_module
+    finally:
+        sys.path.remove(folder)

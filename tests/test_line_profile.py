@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
@@ -15,16 +14,6 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks" / "speed"
 PAGE = ROOT / "results" / "published" / "line-profile.md"
 LEAN = ROOT / "kernels" / "pipeline" / "lean.py"
-
-
-@pytest.fixture(scope="module")
-def speed():
-    """Import a module of the benchmark by name."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield importlib.import_module
-    finally:
-        sys.path.remove(str(FOLDER))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ compiles only where it was imported before any other kernel.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import subprocess
@@ -31,16 +30,6 @@ def page():
     outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert outcome.returncode == 0, outcome.stderr
     return outcome.stdout
-
-
-@pytest.fixture(scope="module")
-def speed():
-    """Import a module of the benchmark by name."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield importlib.import_module
-    finally:
-        sys.path.remove(str(FOLDER))
 
 
 def rows(page, heading):

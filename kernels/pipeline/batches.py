@@ -45,10 +45,18 @@ def _count(histograms, row, lag, number):
 
 
 @jit(counted=False)
-def _count_alike_kernel(
-    state, histograms, number, lag, start_lag, dequeue_lag, end_lag, dequeue_sync_lag, sync_lag
-):
-    """Count rollouts of a finished batch that stand one after another and differ in none of their lags."""
+def _count_alike_kernel(state, histograms, number, versions, publications, dequeue_publications):
+    """Count rollouts of a finished batch that stand one after another and differ in none of their lags.
+
+    versions (behaviour, trainer's at the start, of the last token, at the dequeue, trained at), int64.
+    """
+    behaviour, trainer_version, end_version, dequeue_version, trained_at = versions
+    lag = trained_at - behaviour
+    start_lag = trainer_version - behaviour
+    dequeue_lag = dequeue_version - behaviour
+    end_lag = trained_at - end_version
+    dequeue_sync_lag = dequeue_publications - publications
+    sync_lag = state.training_publications - publications
     _count(histograms, H_TRAINING, lag, number)
     _count(histograms, H_START, start_lag, number)
     _count(histograms, H_DEQUEUE, dequeue_lag, number)
@@ -138,21 +146,13 @@ def _finish_batch_kernel(
             )
             if differs or unlike != 0:
                 differs = False
-                if alike > 0:
-                    lag_sum += alike * lag
-                    dequeue_lag_sum += alike * (dequeue_version - behaviour)
-                    if measured:
-                        _count_alike_kernel(
-                            state,
-                            histograms,
-                            alike,
-                            lag,
-                            trainer_version - behaviour,
-                            dequeue_version - behaviour,
-                            trained_at - end_version,
-                            dequeue_publications - publications,
-                            state.training_publications - publications,
-                        )
+                lag_sum += alike * lag
+                dequeue_lag_sum += alike * (dequeue_version - behaviour)
+                if measured and alike > 0:
+                    versions = behaviour, trainer_version, end_version, dequeue_version, trained_at
+                    _count_alike_kernel(
+                        state, histograms, alike, versions, publications, dequeue_publications
+                    )
                 alike = np.int64(0)
                 behaviour = rollout.version
                 trainer_version = rollout.trainer_version
@@ -210,17 +210,8 @@ def _finish_batch_kernel(
     lag_sum += alike * lag
     dequeue_lag_sum += alike * (dequeue_version - behaviour)
     if measured:
-        _count_alike_kernel(
-            state,
-            histograms,
-            alike,
-            lag,
-            trainer_version - behaviour,
-            dequeue_version - behaviour,
-            trained_at - end_version,
-            dequeue_publications - publications,
-            state.training_publications - publications,
-        )
+        versions = behaviour, trainer_version, end_version, dequeue_version, trained_at
+        _count_alike_kernel(state, histograms, alike, versions, publications, dequeue_publications)
         state.token_lag_sum = token_lag_sum
     state.popped_head = record
     if record == 0:
