@@ -238,7 +238,7 @@ def test_a_misspelt_example_is_named(here, capsys):
         (["--axis", "max_lagg=1"], "(got 'max_lagg'). Did you mean 'max_lag'?"),
         (
             ["--axis", "staleness=1"],
-            "(got 'staleness'). A preset's knob is preset.<knob>: preset.max_staleness",
+            "A preset's knob is preset.<knob>: preset.max_staleness (as trl_async has), ",
         ),
         (["--axis", "max_stalenes=1"], "Did you mean 'preset.max_staleness'?"),
         (["--axis", "foo=1"], "A preset's knob is preset.<knob>, whole presets are the axis system."),
