@@ -206,9 +206,8 @@ def jit(
     Parameters
     ----------
     inline : bool
-        LLVM inlines it at every call site, and Python cannot call it; for small helpers. Numba's own inlining
-        (``inline="always"``) copies the source into each caller and types it there again: the code is as fast,
-        but takes longer to compile.
+        LLVM inlines it at every call site; for small helpers. Numba's own inlining (``inline="always"``)
+        copies the source into each caller and types it there again: as fast, but longer to compile.
     nogil : bool
         Release the GIL while the kernel runs, so that threads run kernels in parallel.
     counted : bool
@@ -224,11 +223,8 @@ def jit(
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        # Nothing calls a kernel through a C pointer, nor an inlined one from Python: without the wrappers for
-        # that they compile faster.
-        options: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inline}
-        if not counted:
-            options["_nrt"] = False
+        # Nothing calls a kernel through a C pointer: without that wrapper it compiles faster.
+        options: dict[str, Any] = {"no_cfunc_wrapper": True} | ({} if counted else {"_nrt": False})
         if distinct:
             options["pipeline_class"] = _DistinctArrays
         dispatcher = numba.njit(nogil=nogil, forceinline=inline, error_model="python", **options)(function)
