@@ -206,7 +206,8 @@ def jit(
     Parameters
     ----------
     inline : bool
-        Inline at every call site; for small leaf helpers only.
+        LLVM inlines it at every call site; for small helpers. Numba's own inlining (``inline="always"``)
+        copies the source into each caller and types it there again: as fast, but longer to compile.
     nogil : bool
         Release the GIL while the kernel runs, so that threads run kernels in parallel.
     counted : bool
@@ -226,9 +227,7 @@ def jit(
         options: dict[str, Any] = {"no_cfunc_wrapper": True} | ({} if counted else {"_nrt": False})
         if distinct:
             options["pipeline_class"] = _DistinctArrays
-        dispatcher = numba.njit(
-            nogil=nogil, inline="always" if inline else "never", error_model="python", **options
-        )(function)
+        dispatcher = numba.njit(nogil=nogil, forceinline=inline, error_model="python", **options)(function)
         # A kernel file that is run as a script has another module's name: its code would be found again under
         # that name, by a process that has no such module.
         ours = function.__module__.startswith(f"{_KERNELS_PACKAGE}.")

@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle.compare import assert_same_run
 from oracle.level4 import run_level4
@@ -63,8 +63,29 @@ def check(drawn):
     return twin, result
 
 
+# Its checkpoint is older than the room that was made for more groups.
+GROWN = {
+    "response_length": ("fixed", 100), "rollout_workers": 1, "decode_tokens_per_second": 200.0,
+    "rollout_overhead_seconds": 0.0, "max_queue_tokens": None, "batch_tokens": None, "batch_groups": 1,
+    "train_overhead_seconds": 0.0, "train_tokens_per_second": 100.0, "max_policy_lag": 0,
+    "drift_per_version": 0.0, "duration_seconds": 20.0, "group_size": 1, "stale_check": "never",
+    "trainer_mtbf_seconds": 20 / 3, "restart_seconds": 0.0, "checkpoint_every_updates": 1,
+    "checkpoint_seconds": 0.0, "checkpoint_scope": "full", "worker_mtbf_seconds": 10.0,
+}  # fmt: skip
+
+# What comes back from a checkpoint runs again with its own draws, and with those of its prompt.
+REDRAWN = GROWN | {
+    "response_length": ("uniform", 16, 64), "decode_tokens_per_second": 80.0, "batch_groups": None,
+    "batch_tokens": 2, "train_tokens_per_second": 1e12, "duration_seconds": 40.0, "group_size": 2,
+    "prompt_sigma": 0.3, "sync_seconds": 0.0, "stale_check": "update", "stale_action": "requeue",
+    "redraw_on_requeue": True, "limits": (), "prefetch_batches": 0, "publication": "background",
+    "trainer_mtbf_seconds": 40 / 3, "worker_mtbf_seconds": 20.0,
+}  # fmt: skip
+
+
 @settings(max_examples=400)
 @given(failing_settings())
+@example(REDRAWN)
 def test_random_failures_agree(drawn):
     check(drawn)
 
@@ -91,6 +112,7 @@ def assert_same_result(ours, theirs):
 
 @settings(max_examples=80)
 @given(failing_settings() | failing_settings(engines=True), st.lists(st.floats(0, 1), min_size=1, max_size=4))
+@example(GROWN, [1.0])
 def test_a_run_with_failures_saved_anywhere_goes_on_as_if_nothing_had_been(drawn, shares):
     config = to_config(drawn)
     straight = simulate_general(config, rollouts=True)

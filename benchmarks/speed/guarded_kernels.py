@@ -38,7 +38,7 @@ def general() -> tuple[Callable[[], object], int]:
     config = PipelineConfig(
         rollout_workers=8, response_length=LAW, batch_tokens=8_000, duration_seconds=3_000.0
     ).replace(train_tokens_per_second=480.0, max_queue_tokens=24_000)
-    run = run_general(general_run(config))
+    run = run_general(general_run(config, 1 << 10))
     return (lambda: run_general(run)), int(run.state.events)
 
 
@@ -55,7 +55,7 @@ def preset() -> tuple[Callable[[], object], int]:
         sync_seconds=1.0,
         duration_seconds=300.0,
     )
-    run = run_general(general_run(config))
+    run = run_general(general_run(config, 1 << 10))
     return (lambda: run_general(run)), int(run.state.events)
 
 

@@ -67,7 +67,7 @@ def lean_run(config: PipelineConfig, rollouts: int) -> LeanRun:
 def anew(run: LeanRun | GeneralRun, drawing: bool = False) -> None:
     """Run from the beginning to the end, the rollouts drawn before or to be drawn again."""
     if drawing:
-        run.draws.drawn[0] = 0
+        run.draws.drawn[:] = 0
     run.begin(run.config.seed)
     while not run.step():
         pass

@@ -37,14 +37,16 @@ def section(rounds: int, tiny: bool = False) -> Section:
     """Measure every preset and level 1 in turn, in processor time."""
     seconds, kept = 1_500.0 if tiny else 12_000.0, 1 << 17
     core = keeping_up(SLOTS, 4_000 if tiny else 80_000, _LAW)
-    runs: dict[str, LeanRun | GeneralRun] = {BASE: lean_run(core, kept), GENERAL: general_run(core, kept)}
-    runs |= {name: general_run(preset(name, seconds), kept) for name in all_presets()}
+    configs = {GENERAL: core} | {name: preset(name, seconds) for name in all_presets()}
+    runs: dict[str, LeanRun | GeneralRun] = {BASE: lean_run(core, kept)}
+    runs |= {name: general_run(config, kept) for name, config in configs.items()}
+    alone = runs | {name: general_run(config) for name, config in configs.items()}
     events, rollouts, forms = {}, {}, {}
     for name, run in runs.items():
         anew(run)
         events[name], rollouts[name] = int(run.state.events), int(run.summary().generated_rollouts)
         forms[name] = lambda run=run: anew(run)
-        forms[f"{name}, drawing"] = lambda run=run: anew(run, drawing=True)
+        forms[f"{name}, drawing"] = lambda run=alone[name]: anew(run, drawing=True)
     taken = in_turn(forms, rounds, time.process_time)
     by_event = {name: scaled(taken[name], 1e9 / events[name]) for name in runs}
     by_rollout = {
@@ -59,8 +61,8 @@ def section(rounds: int, tiny: bool = False) -> Section:
         f"Every preset with its system's defaults at {SLOTS} slots, 16 groups of 8 a batch, and level 1 (the "
         "lean loop, the trainer keeping up) at as many slots with the same law of lengths. Processor time. "
         "Draws are made beforehand, as in a sweep where the configurations of a seed share them; in the last "
-        "two columns every run draws its own. Aborted and cancelled rollouts are in the time, not in the "
-        "count.",
+        "two columns every run draws its own, as in a sweep of one configuration. Aborted and cancelled "
+        "rollouts are in the time, not in the count.",
         table(
             [
                 "preset",

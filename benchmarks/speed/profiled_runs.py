@@ -43,11 +43,12 @@ def works() -> dict[str, Work]:
 
         return work
 
-    off = general_run(keeping_up(SLOTS, EVENTS), 2 * EVENTS)
+    config = keeping_up(SLOTS, EVENTS)
+    shared, alone = general_run(config, 2 * EVENTS), general_run(config)
     return {
         "Lean loop, 8 slots": lambda: int(lean_work()["generated_rollouts"].sum()),  # type: ignore[index]
-        f"General loop, options off, {SLOTS} slots": general(off),
-        f"General loop, options off, {SLOTS} slots, drawing its own": general(off, drawing=True),
+        f"General loop, options off, {SLOTS} slots": general(shared),
+        f"General loop, options off, {SLOTS} slots, drawing its own": general(alone, drawing=True),
     } | {
         f"{name}, {SLOTS} slots": general(general_run(preset(name, SECONDS), 4 * EVENTS)) for name in PRESETS
     }

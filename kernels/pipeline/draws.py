@@ -18,7 +18,11 @@ from .places import place
 from .records import ENVIRONMENT_LAW, ENVIRONMENT_PAIRED
 
 _TWO_TO_MINUS_52 = 2.0**-52
-_DRAW_BLOCK = 512
+_DRAW_BLOCK = 512  # rollouts that are drawn at a time, of those that are kept
+DRAW_WINDOW = 256  # and of those after them: they stay in the processor's first cache
+# Places in `drawn` of MemberDraws: how many are kept; of those that can be read now the first, how many they
+# are, and how far their places lie behind their numbers.
+KEPT, FIRST, COUNT, SHIFT = range(4)
 
 
 @jit(inline=True, counted=False)
@@ -42,41 +46,69 @@ def noise_from_bits(bits):
 @jit(inline=True, counted=False)
 def shared_normal(draws, number, bits):
     """Return the standard normal of a rollout's kept bits: the seed's other configurations need it too."""
-    if number >= draws.drawn[0]:
-        return noise_from_bits(bits)
-    normal = draws.normals[place(number)]
+    is_kept = number < draws.drawn[KEPT]
+    normal = draws.normals[place(number)] if is_kept else math.nan
     if normal != normal:
         normal = noise_from_bits(bits)
-        draws.normals[place(number)] = normal
+        if is_kept:
+            draws.normals[place(number)] = normal
     return normal
 
 
 @jit(counted=False)
-def _draw_ahead_kernel(parameters, seed, tables, draws, last):
-    """Draw the seed's rollouts up to last - 1 that are not drawn yet: words and lengths."""
+def _draw_ahead_kernel(law_minimum, seed, number, draws, cdf, guide):
+    """Draw a fresh rollout and some after it, words and lengths, and make them those that can be read.
+
+    A seed's first rollouts are kept for its other configurations; those after them stand in a window that
+    moves on. Returns the rollout's place.
+    """
     words = draws.words
-    for number in range(draws.drawn[0], last):
-        w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
-        words[0, number] = w0
-        words[1, number] = w1
-        words[2, number] = w2
-        words[3, number] = w3
-        draws.normals[number] = math.nan
-        draws.tokens[number] = sample_length(
-            uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide
-        )
-    draws.drawn[0] = last
+    drawn = draws.drawn
+    kept = draws.normals.shape[0]
+    if number < kept:
+        first = drawn[KEPT]
+        last = max(first, min(number + _DRAW_BLOCK, kept))
+        shift = np.int64(0)
+        draws.normals[first:last] = math.nan
+        drawn[KEPT] = last
+        drawn[FIRST] = 0
+        drawn[COUNT] = last
+    else:
+        first = number
+        last = number + DRAW_WINDOW
+        shift = kept - number
+        drawn[FIRST] = number
+        drawn[COUNT] = DRAW_WINDOW
+    drawn[SHIFT] = shift
+    for other in range(first, last):
+        column = place(other + shift)
+        w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), other)
+        words[0, column] = w1
+        if words.shape[0] > 1:
+            words[1, column] = w0
+            words[2, column] = w2
+            words[3, column] = w3
+        draws.tokens[column] = sample_length(uniform_from_word(w0), law_minimum, cdf, guide)
+    return number + shift
 
 
 @jit(inline=True, counted=False)
-def draw_ahead(parameters, seed, number, tables, draws):
-    """Say whether a rollout is among the shared draws, once they are drawn up to it."""
-    size = draws.tokens.shape[0]
-    if number >= size:
-        return False
-    if number >= draws.drawn[0]:
-        _draw_ahead_kernel(parameters, seed, tables, draws, min(number + _DRAW_BLOCK, size))
-    return True
+def draw_place(parameters, seed, number, is_fresh, tables, draws):
+    """Return a rollout's place among the draws, drawn now if it is fresh; -1 if it is not there."""
+    drawn = draws.drawn
+    offset = number - drawn[FIRST]
+    if 0 <= offset < drawn[COUNT]:
+        return number + drawn[SHIFT]
+    if is_fresh:
+        return _draw_ahead_kernel(parameters.law_minimum, seed, number, draws, tables.cdf, tables.guide)
+    return np.int64(-1)
+
+
+@jit(counted=False)
+def draw_again(law_minimum, seed, number, cdf, guide):
+    """Draw tokens and noise (int64) of a rollout that is not among the draws."""
+    w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
+    return sample_length(uniform_from_word(w0), law_minimum, cdf, guide), noise_bits(w1)
 
 
 @jit(inline=True, counted=False)
@@ -102,17 +134,22 @@ def _draw_of_segment_kernel(uniform, tables, segment):
 
 
 @jit(counted=False)
-def _draw_member_kernel(parameters, seed, number, tables, draws, groups, record, position, published):
+def _draw_member_kernel(
+    parameters, seed, number, is_fresh, tables, draws, groups, record, position, published
+):
     """Draw tokens, environment ticks and noise (int64) of a member; with the first, the group's own draws.
 
     published int64 is the version that the member starts with.
     """
     lowest = np.float64(parameters.law_minimum)
     highest = np.float64(parameters.law_maximum)
-    if draw_ahead(parameters, seed, number, tables, draws):
-        words = draws.words
-        column = place(number)
-        w0, w1, w2, w3 = words[0, column], words[1, column], words[2, column], words[3, column]
+    words = draws.words
+    where = np.int64(-1)
+    if words.shape[0] > 1:
+        where = draw_place(parameters, seed, number, is_fresh, tables, draws)
+    if where >= 0:
+        column = place(where)
+        w1, w0, w2, w3 = words[0, column], words[1, column], words[2, column], words[3, column]
     else:
         w0, w1, w2, w3 = rollout_words(seed, np.uint64(0), number)
     uniform = uniform_from_word(w0)

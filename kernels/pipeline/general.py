@@ -457,7 +457,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             number = state.next_number if is_fresh else rollout.number
             published = state.published
             tokens, environment, noise = draw_member(
-                parameters, seed, tables, draws, groups, record, position, number, published, plain
+                parameters, seed, tables, draws, groups, record, position, number, is_fresh, published, plain
             )
             if asked.length == 1 and again:
                 tokens = rollout.tokens

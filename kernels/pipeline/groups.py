@@ -149,7 +149,8 @@ def admit_group(parameters, state, groups, members):
         if state.requeue_head == 0:
             state.requeue_tail = 0
         state.requeued -= 1
-        fresh = parameters.redraw == 1
+        # What a checkpoint brings back keeps its draws, so also the prompt that they belong to.
+        fresh = parameters.redraw == 1 and group.drawn == 0
     else:
         record = state.free_head
         group = groups[place(record)]

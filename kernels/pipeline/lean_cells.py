@@ -20,7 +20,7 @@ def forget_other_draws(draws, seed):
     """Keep the draws of a seed, or none: those of another are forgotten. Draws or MemberDraws."""
     if draws.seed[0] != seed:
         draws.seed[0] = seed
-        draws.drawn[0] = 0
+        draws.drawn[:] = 0
 
 
 @jit

@@ -69,6 +69,8 @@ def _move_ends_kernel(parameters, state, arrays):
     rate = parameters.reprefill_rate
     now = state.now
     transfer_end = now + parameters.sync_ticks
+    after_all = transfer_end + (ticks_of(parameters.resume_seconds) if aborts else np.int64(0))
+    refills = aborts and rate > 0.0
     for slot in range(parameters.slots):
         worker = slots[place(slot)]
         if worker.phase != TIMED:
@@ -86,14 +88,11 @@ def _move_ends_kernel(parameters, state, arrays):
                 worker.phase = TAIL
                 continue
             rest = target - now
-            goes_on = transfer_end
-            if aborts:
-                delay = parameters.resume_seconds
-                if rate > 0.0:
-                    rollout = members[place(member)]
-                    tokens = share_done(rollout.tokens, worker.done, rollout.decode_ticks, np.int64(1))
-                    delay = delay + np.float64(tokens) / rate
-                goes_on += ticks_of(delay)
+            goes_on = after_all
+            if refills:
+                rollout = members[place(member)]
+                tokens = share_done(rollout.tokens, worker.done, rollout.decode_ticks, np.int64(1))
+                goes_on = transfer_end + ticks_of(parameters.resume_seconds + np.float64(tokens) / rate)
         worker.mark = goes_on
         worker.target = goes_on + rest
         tree[place(leaves + slot)] = event_key(parameters, goes_on + rest + worker.tail, slot)

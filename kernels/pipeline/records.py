@@ -489,12 +489,15 @@ class Draws(NamedTuple):
 
 
 class MemberDraws(NamedTuple):
-    """One seed's first rollouts for the general loop, drawn on demand under one length law."""
+    """Rollouts of one seed for the general loop, drawn on demand under one length law.
+
+    The first d are kept, for the seed's other configurations; later ones stand in a window of w behind them.
+    """
 
     seed: np.ndarray  # uint64[1]: whose they are
-    drawn: np.ndarray  # int64[1]: rollouts drawn so far
-    tokens: np.ndarray  # int64[d]: lengths by the law's table
-    words: np.ndarray  # uint64[4, d]
+    drawn: np.ndarray  # int64[4]: what is drawn, and what can be read now; see .draws
+    tokens: np.ndarray  # int64[d + w]: lengths by the law's table
+    words: np.ndarray  # uint64[4, d + w]: w1, w0, w2, w3; [1, d + w] where nothing but w1 is needed again
     normals: np.ndarray  # float64[d]: of the staleness noise; NaN until a trained rollout needs it
 
 

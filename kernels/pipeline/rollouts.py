@@ -8,10 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from ..draws.philox import rollout_words, uniform_from_word
-from ..draws.sampler import sample_length
 from .clock import event_key
-from .draws import _draw_member_kernel, draw_ahead, noise_bits
+from .draws import _draw_member_kernel, draw_again, draw_place, noise_bits
 from .moving import begin_decode, end_decode
 from .places import place
 from .records import COMPLETED, EMPTY, NO_ENVIRONMENT, TAIL, TIMED
@@ -33,20 +31,21 @@ def draws_are_plain(parameters):
 
 
 @jit(inline=True, counted=False)
-def draw_member(parameters, seed, tables, draws, groups, record, position, number, published, plain):
+def draw_member(
+    parameters, seed, tables, draws, groups, record, position, number, is_fresh, published, plain
+):
     """Draw tokens, environment ticks and noise (int64) of a group's member."""
     environment = np.int64(0)
     if plain:
-        if draw_ahead(parameters, seed, number, tables, draws):
-            noise = noise_bits(draws.words[1, place(number)])
-            tokens = draws.tokens[place(number)]
+        where = draw_place(parameters, seed, number, is_fresh, tables, draws)
+        if where >= 0:
+            noise = noise_bits(draws.words[0, place(where)])
+            tokens = draws.tokens[place(where)]
         else:
-            w0, w1, _w2, _w3 = rollout_words(seed, np.uint64(0), number)
-            noise = noise_bits(w1)
-            tokens = sample_length(uniform_from_word(w0), parameters.law_minimum, tables.cdf, tables.guide)
+            tokens, noise = draw_again(parameters.law_minimum, seed, number, tables.cdf, tables.guide)
     else:
         tokens, environment, noise = _draw_member_kernel(
-            parameters, seed, number, tables, draws, groups, record, position, published
+            parameters, seed, number, is_fresh, tables, draws, groups, record, position, published
         )
     return tokens, environment, noise
 

@@ -190,7 +190,7 @@ def _complete_rollouts_kernel(
             number = state.next_number if is_fresh else rollout.number
             published = state.published
             tokens, environment, noise = draw_member(
-                parameters, seed, tables, draws, groups, record, position, number, published, plain
+                parameters, seed, tables, draws, groups, record, position, number, is_fresh, published, plain
             )
             if is_fresh:
                 state.next_number += 1

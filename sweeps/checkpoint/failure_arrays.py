@@ -106,15 +106,22 @@ def _check_saved(run: GeneralRun, check_groups: Callable[[GeneralRun], None]) ->
 
 def _as_it_stood(run: GeneralRun, place: int) -> GeneralRun:
     """Return what is checked of a run's groups, as it was when a checkpoint began."""
-    held = run.held
+    held, state = run.held, run.held.saved_state[place]
     groups, members = len(held.groups), len(held.members)
+    saved = held.saved_groups[place * groups : (place + 1) * groups]
+    # Records that the run has been given since hold nothing, and are in no list of the checkpoint's: a
+    # failure that goes back to it chains what is unused anew.
+    unused = int((saved["state"][1:] == records.GROUP_UNUSED).sum())
+    added = min(max(0, unused - int(state.free)), groups - 1)
+    if added > 0 and not saved[-added:].view(np.int64).any():
+        groups -= added
     part = SimpleNamespace(
-        groups=held.saved_groups[place * groups : (place + 1) * groups],
-        members=held.saved_members[place * members : (place + 1) * members],
+        groups=saved[:groups],
+        members=held.saved_members[place * members :][: groups * run.config.group_size],
     )
     view = SimpleNamespace(
         held=part,
-        state=held.saved_state[place],
+        state=state,
         parameters=run.parameters,
         config=run.config,
         _tables=run._tables,

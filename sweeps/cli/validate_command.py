@@ -68,8 +68,8 @@ def command(files: tuple[str, ...], **options: Any) -> int:
         table = findings_file(path)
     with table as rows:
         reports = [_report(name, options, rows) for name in names]
-    cleaned = None if clean is None else _cleaned(clean, names, reports, options)
-    joined = None if cleaned is None else _joined(cleaned, names, options)
+        cleaned = None if clean is None else _cleaned(clean, names, reports, options)
+        joined = None if cleaned is None else _joined(cleaned, names, options, rows)
     good = all(report.ok(strict=options["strict"]) for report in (*reports, *([joined] if joined else [])))
     if options["as_json"]:
         document = {"ok": good, "files": [report.as_dict() for report in reports]}
@@ -121,11 +121,11 @@ def _cleaned_text(cleaned: dict[str, Any]) -> str:
     )
 
 
-def _joined(cleaned: Any, names: list[str], options: dict[str, Any]) -> RecordReport | None:
+def _joined(cleaned: Any, names: list[str], options: dict[str, Any], rows: Any) -> RecordReport | None:
     """Check what several files gave as one batch: an id, or a group, may be in two of them."""
     if len(names) < 2 or not options["batch_rules"] or not cleaned["records"]:
         return None
-    return _report(cleaned["file"], options, None)
+    return _report(cleaned["file"], options, rows)
 
 
 def _joined_text(joined: RecordReport) -> str:

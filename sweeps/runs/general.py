@@ -12,6 +12,7 @@ import numpy as np
 from ...kernels.engine.records import COEFFICIENTS, new_engines
 from ...kernels.errors import ConfigError
 from ...kernels.pipeline import records
+from ...kernels.pipeline.draws import DRAW_WINDOW
 from ...kernels.pipeline.failures import (
     _begin_failures_kernel,
     _failure_strikes_kernel,
@@ -22,11 +23,12 @@ from ...kernels.pipeline.general import _advance_general_kernel
 from ...kernels.pipeline.general_cells import UNUSED, _reset_general_kernel
 from ...kernels.pipeline.metrics import LAG_BINS, OPTIONAL_METRICS
 from ...kernels.pipeline.rollback import _begin_checkpoint_kernel
+from ...kernels.pipeline.rollouts import draws_are_plain
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
 from .failing import NO_FAILURES, enlarged_halves, failure_arrays, kept_batches
-from .parameters import general_tables
+from .parameters import general_tables, pack
 from .result import GeneralResult, general_details
 from .run import Run, enlarged
 
@@ -37,6 +39,8 @@ _NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
 _NO_ROLLOUT = np.zeros(1, records.ROLLOUT_START)
 # Everything that a run changes, in one tuple.
 _FIELDS = records.GeneralArrays._fields + records.FailureArrays._fields
+# Asked by Python too: without compiling it for that, where kernels are compiled.
+_draws_are_plain: Callable[[np.record], bool] = getattr(draws_are_plain, "py_func", draws_are_plain)
 _named_tuple: Callable[..., Any] = namedtuple  # for type checkers, which want the fields written out
 _Held = _named_tuple("_Held", _FIELDS)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
@@ -79,7 +83,7 @@ class GeneralRun(Run):
         self, config: PipelineConfig, *, draws: records.MemberDraws | None = None, **record: bool
     ) -> None:
         self._tables = general_tables(config)
-        self.draws = draws or new_draws(1 << 10)
+        self.draws = draws or new_draws(plain=draw_plainly(pack([config])))
         super().__init__(config, **record)
 
     def turn_to(self, config: PipelineConfig, parameters: np.ndarray, tables: records.Tables) -> None:
@@ -302,13 +306,22 @@ def _engine_arrays(config: PipelineConfig, leaves: int) -> dict[str, np.ndarray]
     return fleet._asdict() | {"engine_tree": np.full(2 * leaves, records.NEVER, np.int64)}
 
 
-def new_draws(rollouts: int) -> records.MemberDraws:
-    """Make room for the draws of a seed's first rollouts."""
+def draw_plainly(parameters: np.ndarray) -> bool:
+    """Tell whether no configuration of PARAMETERS[c] draws anything but lengths, of one law, and noise."""
+    return all(_draws_are_plain(one) for one in parameters)
+
+
+def new_draws(rollouts: int = 0, *, plain: bool = False) -> records.MemberDraws:
+    """Make room for draws; so many of a seed's first rollouts are kept for all configurations that share it.
+
+    Plain draws are of no use to configurations that draw more: those draw alone.
+    """
+    room = rollouts + DRAW_WINDOW
     return records.MemberDraws(
         seed=np.zeros(1, np.uint64),
-        drawn=np.zeros(1, np.int64),
-        tokens=np.zeros(rollouts, np.int64),
-        words=np.zeros((4, rollouts), np.uint64),
+        drawn=np.zeros(4, np.int64),
+        tokens=np.zeros(room, np.int64),
+        words=np.zeros((1 if plain else 4, room), np.uint64),
         normals=np.zeros(rollouts, np.float64),
     )
 

@@ -81,7 +81,7 @@ class Run(ABC):
         self.seed = np.uint64(seed)
         if self.draws.seed[0] != self.seed:
             self.draws.seed[0] = self.seed
-            self.draws.drawn[0] = 0
+            self.draws.drawn[:] = 0
 
     def begin(self, seed: int) -> None:
         """Put the run at time 0 of a seed."""

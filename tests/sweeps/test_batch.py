@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from lagsweep import LengthLaw, PipelineConfig, simulate_pipeline
+from lagsweep.kernels.pipeline.draws import DRAW_WINDOW
+from lagsweep.sweeps.runs.general import GeneralRun, new_draws
 from lagsweep.sweeps.runs.many import Cancelled, Record, simulate_batch
 from lagsweep.sweeps.runs.setups import Kept
 
@@ -83,6 +85,39 @@ def test_configurations_that_share_a_seeds_draws_give_what_each_gives_alone(monk
         for name, values in alone.metrics.items():
             np.testing.assert_array_equal(together.metrics[name][row], values[0], err_msg=name)
         np.testing.assert_array_equal(together.lag_counts[row], alone.lag_counts[0])
+
+
+@pytest.mark.parametrize("options", [{}, {"prompt_sigma": 0.3, "filter_probability": 0.2}])
+def test_how_many_draws_are_kept_changes_no_result(options):
+    # 400 slots, whose work is cancelled and runs again: most of that was drawn before the window's first.
+    config = PipelineConfig(
+        rollout_workers=400,
+        group_size=4,
+        batch_groups=8,
+        batch_tokens=None,
+        max_policy_lag=1,
+        cancel_in_flight=True,
+        stale_action="requeue",
+        duration_seconds=120.0,
+        **options,
+    )
+    draws = [new_draws(), new_draws(70), new_draws(1 << 13), new_draws(1 << 13, plain=True)]
+    found = []
+    for some in draws:
+        run = GeneralRun(config, draws=some, rollouts=True)
+        for _ in range(2):  # from what is drawn already, too
+            run.begin(3)
+            while not run.step():
+                pass
+            found.append((run.result().metrics, run.tables(core=True)["rollouts"]))
+
+    (metrics, rollouts), numbers = found[0], found[0][1]["number"]
+    assert metrics["generated_rollouts"] > 1_000
+    assert len(numbers) - len(np.unique(numbers)) > 2 * DRAW_WINDOW  # of those that ran again
+    for others, rows in found[1:]:
+        np.testing.assert_equal(others, metrics)
+        for name, column in rows.items():
+            np.testing.assert_array_equal(column, rollouts[name], err_msg=name)
 
 
 def same(one, other):

@@ -149,7 +149,8 @@ def test_the_spread_of_lengths_comes_back_from_means_and_longest(seed, sigma):
     )  # fmt: skip
     found = fit_lengths(frame)
 
-    assert found.sigma.value == pytest.approx(sigma, abs=0.05)
+    # Over seeds it comes back within 2% (one standard deviation), at most 2% too low: five deviations.
+    assert found.sigma.value == pytest.approx(sigma, rel=0.12)
     assert found.between_prompts.value == 0
     assert found.maximum >= tokens.max()
 

@@ -142,9 +142,13 @@ def test_an_id_in_two_of_the_files_that_are_cleaned_is_a_finding(tmp_path, monke
         pl.DataFrame(rows).write_parquet(f"{name}.parquet")
     call = ["validate", f"one.{suffix}", f"two.{suffix}", "--clean", f"both.{suffix}", "--overwrite"]
     answer = run(call)
-    document = json.loads(run([*call, "--json"]).out)
+    document = json.loads(run([*call, "--json", "--findings", "found.jsonl"]).out)
+    found = [json.loads(line) for line in Path("found.jsonl").read_text().splitlines()]
 
     assert answer.code == 1
+    assert [(row["file"], row["line"], row["code"]) for row in found if row["severity"] == "error"] == [
+        (f"both.{suffix}", line, "duplicate_sample_id") for line in (5, 6)
+    ]
     assert (
         "As one batch the good records of all files break rules:\nline 5: duplicate_sample_id:" in answer.out
     )
