@@ -217,7 +217,7 @@ def _normals_kernel(words, values):
         values[i] = normal_from_word(words[i])
 
 
-def _whole(field: str, value: Any, low: int, high: int) -> int:
+def exact_whole(field: str, value: Any, low: int, high: int) -> int:
     """Check a whole number within [low, high] and give it as int."""
     if not is_whole(value):
         raise ConfigError(field, "must be a whole number", value, "Give an integer.")
@@ -258,10 +258,10 @@ def philox_words(seed: int, first: int = 0, count: int = 1, stream: int = 0) -> 
     >>> bool(np.all(words.ravel() == np.random.Philox(key=7).random_raw(20)[8:]))
     True
     """
-    seed = _whole("seed", seed, 0, _MASK_64)
-    stream = _whole("stream", stream, 0, _MASK_64)
-    count = _whole("count", count, 0, 2**62)
-    first = _whole("first", first, 0, 2**63 - 2 - count)
+    seed = exact_whole("seed", seed, 0, _MASK_64)
+    stream = exact_whole("stream", stream, 0, _MASK_64)
+    count = exact_whole("count", count, 0, 2**62)
+    first = exact_whole("first", first, 0, 2**63 - 2 - count)
     check_size("count", (count, 4))
     words = np.empty((count, 4), dtype=np.uint64)
     _philox_words_kernel(np.uint64(seed), np.uint64(stream), np.int64(first), words)

@@ -101,7 +101,7 @@ def draw_place(parameters, seed, number, is_fresh, tables, draws):
         return number + drawn[SHIFT]
     if is_fresh:
         return _draw_ahead_kernel(parameters.law_minimum, seed, number, draws, tables.cdf, tables.guide)
-    return np.int64(-1)
+    return number if number < drawn[KEPT] else np.int64(-1)
 
 
 @jit(counted=False)

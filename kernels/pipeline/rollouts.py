@@ -18,6 +18,10 @@ from .ticks import ticks
 ticks_of = jit(inline=True)(ticks)
 
 
+# Parameters that are 0 in a run which draws nothing but lengths, of one law, and noise.
+MORE_DRAWS = ("trace_groups", "environment", "prompt_sigma", "filter", "segments")
+
+
 @jit(inline=True, counted=False)
 def draws_are_plain(parameters):
     """Say whether a rollout draws nothing but its length, under one law, and its noise."""

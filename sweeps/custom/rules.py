@@ -201,7 +201,9 @@ def uniforms(seed: int, number: int, count: int = 1) -> list[float]:
     >>> uniforms(0, 3, 2) == uniforms(0, 3, 2), uniforms(0, 3, 5)[:2] == uniforms(0, 3, 2)
     (True, True)
     """
-    seed = one_whole("seed", seed, minimum=0, maximum=2**64 - 1)
+    from ...kernels.draws.philox import exact_whole  # Numba: a light import loads none of it
+
+    seed = exact_whole("seed", seed, 0, 2**64 - 1)
     number = one_whole("number", number, minimum=0, maximum=2**53)
     count = one_whole("count", count, minimum=1, maximum=2**20)
     key = np.array([seed, CUSTOM_STREAM], np.uint64)

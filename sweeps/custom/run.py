@@ -135,7 +135,7 @@ class CustomCells:
         self._wanted = record
         read = {table for metric in custom.metrics for table in metric.tables}
         self._record = {table: bool(record.get(table)) or table in read for table in TABLES}
-        self._draws = new_draws(DRAW_BUFFER_ROLLOUTS if len(configs) > 1 else 0)
+        self._draws = new_draws(DRAW_BUFFER_ROLLOUTS if len(configs) > 1 else 1 << 10)
         known = [(name, GeneralRun.REPORT[name]) for name in GeneralRun.REPORT.names or ()]
         own = [(metric.name, np.dtype(np.float64)) for metric in custom.metrics]
         self.REPORT = np.dtype((np.record, np.dtype([*known, *own], align=True)))

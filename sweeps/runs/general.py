@@ -23,12 +23,12 @@ from ...kernels.pipeline.general import _advance_general_kernel
 from ...kernels.pipeline.general_cells import UNUSED, _reset_general_kernel
 from ...kernels.pipeline.metrics import LAG_BINS, OPTIONAL_METRICS
 from ...kernels.pipeline.rollback import _begin_checkpoint_kernel
-from ...kernels.pipeline.rollouts import draws_are_plain
+from ...kernels.pipeline.rollouts import MORE_DRAWS
 from ...kernels.pipeline.summary import general_metrics_kernel
 from ..config.config import PipelineConfig
 from ..config.engine import coefficients_of
 from .failing import NO_FAILURES, enlarged_halves, failure_arrays, kept_batches
-from .parameters import general_tables, pack
+from .parameters import general_tables
 from .result import GeneralResult, general_details
 from .run import Run, enlarged
 
@@ -39,11 +39,10 @@ _NO_ADMISSION = np.zeros(1, records.ADMISSION_STATE)
 _NO_ROLLOUT = np.zeros(1, records.ROLLOUT_START)
 # Everything that a run changes, in one tuple.
 _FIELDS = records.GeneralArrays._fields + records.FailureArrays._fields
-# Asked by Python too: without compiling it for that, where kernels are compiled.
-_draws_are_plain: Callable[[np.record], bool] = getattr(draws_are_plain, "py_func", draws_are_plain)
 _named_tuple: Callable[..., Any] = namedtuple  # for type checkers, which want the fields written out
 _Held = _named_tuple("_Held", _FIELDS)
 _FIRST_RECORDS = 2**14  # rollouts to make room for at first, at most
+_KEPT_TO_RUN_AGAIN = 2**10  # rollouts
 _MOST_ROOM = 2**10  # rollouts to make room for because another run needed it: all of it is cleared each time
 
 
@@ -83,8 +82,15 @@ class GeneralRun(Run):
         self, config: PipelineConfig, *, draws: records.MemberDraws | None = None, **record: bool
     ) -> None:
         self._tables = general_tables(config)
-        self.draws = draws or new_draws(plain=draw_plainly(pack([config])))
+        if draws is not None:
+            self.draws = draws
         super().__init__(config, **record)
+
+    def begin(self, seed: int) -> None:
+        """Put the run at time 0 of a seed."""
+        if not hasattr(self, "draws"):
+            self.draws = draws_alone(self.config, self.parameters)
+        super().begin(seed)
 
     def turn_to(self, config: PipelineConfig, parameters: np.ndarray, tables: records.Tables) -> None:
         """Take up another configuration, packed as PARAMETERS[1]; its run has yet to begin.
@@ -308,7 +314,7 @@ def _engine_arrays(config: PipelineConfig, leaves: int) -> dict[str, np.ndarray]
 
 def draw_plainly(parameters: np.ndarray) -> bool:
     """Tell whether no configuration of PARAMETERS[c] draws anything but lengths, of one law, and noise."""
-    return all(_draws_are_plain(one) for one in parameters)
+    return not any(parameters[name].any() for name in MORE_DRAWS)
 
 
 def new_draws(rollouts: int = 0, *, plain: bool = False) -> records.MemberDraws:
@@ -324,6 +330,15 @@ def new_draws(rollouts: int = 0, *, plain: bool = False) -> records.MemberDraws:
         words=np.zeros((1 if plain else 4, room), np.uint64),
         normals=np.zeros(rollouts, np.float64),
     )
+
+
+def draws_alone(config: PipelineConfig, parameters: np.ndarray) -> records.MemberDraws:
+    """Make room for the draws of one configuration, packed as PARAMETERS[1], that shares none.
+
+    Rollouts that run again are mostly those that were drawn first: a run keeps some of them for itself.
+    """
+    kept = _KEPT_TO_RUN_AGAIN if config.stale_action == "requeue" else 0
+    return new_draws(kept, plain=draw_plainly(parameters))
 
 
 def simulate_general(config: PipelineConfig, *, rollouts: bool = False) -> GeneralResult:

@@ -15,7 +15,7 @@ from ...kernels.pipeline.general_cells import UNUSED, run_general_cells_kernel
 from ...kernels.pipeline.metrics import LAG_BINS
 from ..config.config import PipelineConfig
 from .failing import failing_parts, runs_together
-from .general import GeneralRun, draw_plainly, new_draws
+from .general import GeneralRun, draw_plainly, draws_alone, new_draws
 from .parameters import general_tables, pack, read_by_tables
 
 DRAW_BUFFER_ROLLOUTS = 1 << 16  # under three megabytes a thread; a longer run draws the rest alone
@@ -49,8 +49,11 @@ class GeneralCells:
         self._order, self._kinds = _alike(configs, record)
         self._moved = bool(np.any(self._order != np.arange(len(configs))))
         first = self._kinds[0]
-        plain = all(draw_plainly(kind.parameters) for kind in self._kinds)
-        draws = new_draws(DRAW_BUFFER_ROLLOUTS if len(configs) > 1 else 0, plain=plain)
+        if len(configs) > 1:
+            plain = all(draw_plainly(kind.parameters) for kind in self._kinds)
+            draws = new_draws(DRAW_BUFFER_ROLLOUTS, plain=plain)
+        else:
+            draws = draws_alone(first.configs[0], first.parameters)
         self._run = GeneralRun(first.configs[0], draws=draws, **record)
         self._sizes = first.sizes
 

@@ -9,7 +9,9 @@ import pytest
 
 from lagsweep import LengthLaw, PipelineConfig, simulate_pipeline
 from lagsweep.kernels.pipeline.draws import DRAW_WINDOW
-from lagsweep.sweeps.runs.general import GeneralRun, new_draws
+from lagsweep.kernels.pipeline.records import PARAMETERS
+from lagsweep.kernels.pipeline.rollouts import MORE_DRAWS, draws_are_plain
+from lagsweep.sweeps.runs.general import GeneralRun, draw_plainly, new_draws
 from lagsweep.sweeps.runs.many import Cancelled, Record, simulate_batch
 from lagsweep.sweeps.runs.setups import Kept
 
@@ -118,6 +120,19 @@ def test_how_many_draws_are_kept_changes_no_result(options):
         np.testing.assert_equal(others, metrics)
         for name, column in rows.items():
             np.testing.assert_array_equal(column, rollouts[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "more", [{}, *({name: 1} for name in MORE_DRAWS), {"publication": 2}, {"redraw": 1}, {"drift": 0.5}]
+)
+def test_kernels_and_python_say_alike_what_draws_nothing_but_lengths(more):
+    parameters = np.zeros(2, PARAMETERS)
+    for name, value in more.items():
+        parameters[name][1] = value
+    says = getattr(draws_are_plain, "py_func", draws_are_plain)
+
+    assert draw_plainly(parameters) == all(says(one) for one in parameters.view(np.recarray))
+    assert draw_plainly(parameters) == (not set(more) & set(MORE_DRAWS))
 
 
 def same(one, other):

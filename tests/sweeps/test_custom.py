@@ -20,6 +20,8 @@ from strategies.general_configs import general_settings, to_config
 
 import lagsweep as ls
 from lagsweep.custom import AdmissionRule, Custom, LengthProcess, RunMetric, uniforms
+from lagsweep.kernels.errors import ConfigError
+from lagsweep.sweeps.custom.rules import CUSTOM_STREAM
 from lagsweep.sweeps.runs.general import simulate_general
 from lagsweep.sweeps.testing.trainer_settings import trainer_settings
 
@@ -65,6 +67,16 @@ def test_the_limits_written_in_python_give_the_run_of_the_limits(drawn):
     in_python = ls.simulate_custom(config.replace(limits=()), Limits(limits), rollouts=True)
 
     assert_equal_runs(in_python, simulate_general(config, rollouts=True), causes=False)
+
+
+@pytest.mark.parametrize("seed", [0, 2**53 + 1, 2**63, 2**64 - 1])
+def test_uniforms_take_every_seed_that_a_run_takes(seed):
+    key = np.array([seed, CUSTOM_STREAM], np.uint64)
+    expected = np.random.Generator(np.random.Philox(key=key, counter=[0, 4, 0, 0])).random(2)
+
+    assert uniforms(seed, 3, 2) == expected.tolist()
+    with pytest.raises(ConfigError, match="seed: must be at least 0 and at most"):
+        uniforms(seed + 2**64, 3)
 
 
 def test_a_length_process_sees_the_draw_that_the_law_reads():
