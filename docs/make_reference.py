@@ -39,9 +39,11 @@ def _signature(name: str, thing: object) -> str:
     if not callable(thing) or (isinstance(thing, type) and issubclass(thing, Exception)):
         return name
     try:
-        parts = []
+        parts: list[str] = []
         for parameter in inspect.signature(thing).parameters.values():
             text = parameter.name
+            if parameter.kind is parameter.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
+                parts.append("*")
             if parameter.kind is parameter.VAR_POSITIONAL:
                 text = f"*{text}"
             elif parameter.kind is parameter.VAR_KEYWORD:
