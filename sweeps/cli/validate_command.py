@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--findings", metavar="FILE", help="Write all findings: FILE.parquet or FILE.jsonl.")
 @click.option("--clean", metavar="FILE", help="Write the good records, as they are.")
-@click.option("--overwrite", is_flag=True, help="Let --clean replace a file.")
+@click.option("--overwrite", is_flag=True, help="Let --clean and --findings replace a file.")
 @click.option("--eos-id", "eos_ids", type=int, multiple=True, help="An end-of-sequence id; repeatable.")
 @click.option("--vocabulary-size", type=int, help="Token ids must be below it.")
 @click.option("--max-context-tokens", type=int, help="Prompt and response together must fit.")
@@ -56,16 +56,13 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     records are good (there may be warnings); 1: some are not, or there are none; 2: a file cannot be read,
     or an option is wrong.
     """
-    from ..checks import path_of
-    from ..records.findings_file import checked_findings_path, findings_file
+    from ..records.findings_file import findings_file
     from ..records.sources import record_files
 
     names = record_files(files)
     clean = _clean_path(names, options)
-    table: Any = contextlib.nullcontext()
-    if options["findings"]:
-        path = checked_findings_path(path_of("--findings", options["findings"]), "--findings")
-        table = findings_file(path)
+    found = _findings_path(names, clean, options)
+    table: Any = contextlib.nullcontext() if found is None else findings_file(found)
     with table as rows:
         reports = [_report(name, options, rows) for name in names]
         cleaned = None if clean is None else _cleaned(clean, names, reports, options)
@@ -95,6 +92,20 @@ def _clean_path(names: list[str], options: dict[str, Any]) -> Path | None:
 
     path = path_of("--clean", options["clean"])
     return checked_clean_path(path, "--clean", names, overwrite=options["overwrite"])
+
+
+def _findings_path(names: list[str], clean: Path | None, options: dict[str, Any]) -> Path | None:
+    """Return where all findings go, checked before anything is read."""
+    if options["findings"] is None:
+        return None
+    from ..checks import path_of
+    from ..records.findings_file import checked_findings_path, same_file
+
+    path = path_of("--findings", options["findings"])
+    checked_findings_path(path, "--findings", names, overwrite=options["overwrite"])
+    if clean is not None and same_file(path, clean):
+        raise ConfigError("--findings", "must not be the file of --clean", str(path), "Name another file.")
+    return path
 
 
 def _cleaned(path: Path, names: list[str], reports: list[RecordReport], options: dict[str, Any]) -> Any:
