@@ -70,7 +70,7 @@ def _noted(context: click.Context, parameter: click.Parameter, path: Path | None
 def note_output(path: Path, flag: str) -> Path:
     """Note a file that will be written, by a name that was not given too, for :func:`free_outputs`.
 
-    Two options that name one file, by other spellings or links too, are noted whether --force is given or not.
+    Two options that name one file, by other spellings or links too, are noted even with --force.
 
     Parameters
     ----------
