@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, many
 from ..json_text import json_document
 
 if TYPE_CHECKING:
@@ -126,9 +126,9 @@ def _cleaned(path: Path, names: list[str], reports: list[RecordReport], options:
 
 def _cleaned_text(cleaned: dict[str, Any]) -> str:
     why = ", ".join(f"{code} {count:,}" for code, count in cleaned["rules"].items())
-    return (
-        f"{cleaned['file']}: {cleaned['records']:,} good records written, {cleaned['left_out']:,} left out"
-        + (f" (records by rule: {why})" if why else "")
+    written = many(cleaned["records"], "good record")
+    return f"{cleaned['file']}: {written} written, {cleaned['left_out']:,} left out" + (
+        f" (records by rule: {why})" if why else ""
     )
 
 
@@ -199,7 +199,9 @@ def _report(name: str, options: dict[str, Any], rows: Any) -> RecordReport:
         keep=options["show"],
         max_line_bytes=options["max_line_bytes"] or MAX_LINE_BYTES,
         statistics=options["statistics"],
-        progress=lambda lines, errors: print(f"{name}: {lines:,} lines, {errors:,} errors", file=sys.stderr),
+        progress=lambda lines, errors: print(
+            f"{name}: {many(lines, 'line')}, {many(errors, 'error')}", file=sys.stderr
+        ),
         on_finding=None if rows is None else rows.add,
     )
 
@@ -210,7 +212,8 @@ def _as_text(report: RecordReport) -> str:
 
     parts = [str(item) for item in report.findings]
     if report.hidden_findings:
-        parts.append(f"... and {report.hidden_findings:,} more findings, counted below (--show prints more)")
+        more = many(report.hidden_findings, "more finding")
+        parts.append(f"... and {more}, counted below (--show prints more)")
     if report.rules:
         rows = [("rule", "severity", "records", "values", "first line", "what it asks")]
         order = sorted(report.rules.items(), key=lambda item: (item[1].severity, -item[1].records, item[0]))
@@ -225,7 +228,7 @@ def _as_text(report: RecordReport) -> str:
         parts += ["", *table] if parts else table
         parts.append("")
     parts.append(
-        f"{report.file}: {report.records:,} records in {report.lines:,} lines "
+        f"{report.file}: {many(report.records, 'record')} in {many(report.lines, 'line')} "
         f"({report.blank_lines:,} blank): "
         f"{report.valid_records:,} valid, {len(report.bad_lines):,} bad, "
         f"{report.warned_records:,} with warnings"

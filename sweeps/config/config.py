@@ -80,7 +80,7 @@ WAYS_OUT = {
         'in Python: DriftLaw.from_records("rollouts.jsonl", level="token").'
     ),
     "engine": (
-        'In TOML: { step_seconds = 0.012 } or { file = "engine.toml" }; in Python: Engine(step_seconds=0.012).'
+        'In TOML: { step_seconds = 0.02 } or { file = "engine.toml" }; in Python: Engine(step_seconds=0.02).'
     ),
 }
 

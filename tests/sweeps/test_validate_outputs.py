@@ -112,7 +112,7 @@ def test_statistics_by_version_and_by_group(folder):
     ]  # fmt: skip
     assert statistics["groups"] == {"groups": 2, "sizes": {"3": 2}, "equal_rewards": 0, "with_rewards": 1}
     assert "2 groups: 2 with 3 rollouts" in text
-    assert "0 of 1 groups (of several rollouts, each with a reward) have equal rewards only" in text
+    assert "0 of 1 group (of several rollouts, each with a reward) have equal rewards only" in text
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
@@ -279,7 +279,7 @@ def test_a_file_that_the_shell_opened_as_the_standard_input_is_read_too(folder, 
     (folder / "old.jsonl").write_text("old")
     with (folder / "old.jsonl").open() as opened:
         monkeypatch.setattr("sys.stdin", opened)
-        with pytest.raises(ConfigError, match="^--findings: must not be a file that is read"):
+        with pytest.raises(ConfigError, match=r"^--findings: must not be a file that is read"):
             checked_findings_path(Path("old.jsonl"), "--findings", ["-"], overwrite=True)
 
 
