@@ -189,6 +189,17 @@ def shown_names(names: Iterable[str]) -> str:
     return ", ".join(shown + more) or "none"
 
 
+def many(count: int, one: str, several: str = "") -> str:
+    """Write a count with its word.
+
+    Examples
+    --------
+    >>> many(1, "step"), many(3, "step"), many(2, "entry", "entries")
+    ('1 step', '3 steps', '2 entries')
+    """
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
 def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arguments import is_number, is_whole
-from ..errors import Words
+from ..errors import Words, many
 from .findings import ContractFinding, make_finding, shown
 from .record import RecordCheck, is_finite
 
@@ -71,7 +71,7 @@ class BatchWords:
     def singles(self, place: int, name: str, count: int) -> ContractFinding:
         """Say that groups have one rollout each."""
         rule = "should be shared by a group, whose mean is the baseline"
-        got = Words(f"{count} groups of one")
+        got = Words(many(count, "group of one", "groups of one"))
         way_out = "A group id that is new for each sample makes every advantage 0."
         return self._make("group_of_one", place, name, rule, got, way_out, count)
 

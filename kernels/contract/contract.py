@@ -179,7 +179,7 @@ max_policy_lag, encode
     >>> for error in rollout_contract_errors(broken):
     ...     print(error.code, "|", error)
     version_type | policy_version: must be a whole number of 0 or more (got -1). Stamp the version that sampled the tokens.
-    logprob_length | behavior_logprobs: must have one value per response token, 2 (got 1 values). Keep the sampler's ids and values together; never pad, cut or re-tokenise.
+    logprob_length | behavior_logprobs: must have one value per response token, 2 (got 1 value). Keep the sampler's ids and values together; never pad, cut or re-tokenise.
     """  # noqa: E501  (a doctest's output is one line)
     contract = RolloutContract(
         schema=schema,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._arguments import is_number, is_whole
-from ..errors import Words
+from ..errors import Words, many
 from .findings import shown
 from .record import RecordCheck, all_whole, check_lag, flat_list, is_finite
 
@@ -67,7 +67,7 @@ def check_lengths(check: RecordCheck, prompt: list[Any] | None, response: list[A
         values = flat_list(teacher)
         if values is None or len(values) != total:
             rule = f"must be a flat list of {total} values, one per prompt and response token"
-            got = teacher if values is None else Words(f"{len(values)} values")
+            got = teacher if values is None else Words(many(len(values), "value"))
             check.add("teacher_length", "teacher_logprobs", rule, got, "Score prompt and response together.")
 
 
@@ -75,7 +75,7 @@ def _check_token_versions(check: RecordCheck, value: Any, length: int) -> None:
     """Check versions per token; the sequence's lag goes by the oldest of them."""
     versions = flat_list(value)
     if versions is None or len(versions) != length:
-        got = value if versions is None else Words(f"{len(versions)} values")
+        got = value if versions is None else Words(many(len(versions), "value"))
         rule = f"must be a flat list of {length} versions, one per response token"
         check.add("token_versions", "token_versions", rule, got, "Stamp each token as it is sampled.")
         return
@@ -119,7 +119,7 @@ def check_logprobs(check: RecordCheck, response: list[Any] | None) -> list[Any] 
     if not fits:
         rule = f"must have one value per response token, {len(response or [])}"
         way_out = "Keep the sampler's ids and values together; never pad, cut or re-tokenise."
-        check.add("logprob_length", name, rule, Words(f"{len(logprobs)} values"), way_out)
+        check.add("logprob_length", name, rule, Words(many(len(logprobs), "value")), way_out)
     if not _all_plausible(logprobs):
         _check_each_logprob(check, name, logprobs)
     return logprobs if fits else None

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.errors import many
 from ..results.numbers import number, percent_interval
 from ..results.words import METRICS, axis_words, metric_title, short_label
 from .style import field
@@ -37,19 +38,15 @@ def frontier_gist(rows: Rows, throughput: str, ess: str) -> str:
     """Say how many cells there are, and where the two ends of the frontier stand."""
     front = sorted((row for row in rows if row["on_frontier"]), key=lambda row: -row["y"])
     if not front:
-        return f"{_counted(len(rows), 'configuration')}, none with both figures."
+        return f"{many(len(rows), 'configuration')}, none with both figures."
     words = f"{METRICS.get(throughput) or metric_title(throughput)} at {_ess(ess)}"
     ends = [f"{_named(row)} with {figure(row['y'])} {words} {figure(row['x'])}" for row in front]
-    text = f"{_counted(len(rows), 'configuration')}, {len(front):,} on the frontier: fastest {ends[0]}"
+    text = f"{many(len(rows), 'configuration')}, {len(front):,} on the frontier: fastest {ends[0]}"
     return f"{text}; freshest {ends[-1]}." if len(front) > 1 else f"{text}."
 
 
 def _ess(name: str) -> str:
     return "ESS" if name.endswith("ess") else metric_title(name)
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _named(row: Mapping[str, Any]) -> str:
@@ -66,7 +63,7 @@ def heatmap_gist(rows: Rows, metric: str, x: str, y: str | None, title: str | No
         return f"{head}: no value."
     ends = (min(known, key=lambda row: row[metric]), max(known, key=lambda row: row[metric]))
     low, high = (f"{figure(row[metric])} at {short_label({a: row[a] for a in axes})}" for row in ends)
-    return f"{head}: {_counted(len(rows), 'tile')}, from {low} to {high}."
+    return f"{head}: {many(len(rows), 'tile')}, from {low} to {high}."
 
 
 def along_gist(rows: Rows, metric: str, axis: str) -> str:
@@ -155,10 +152,10 @@ def match_gist(rows: Rows, words: str) -> str:
     """Say how far predictions lie from measurements."""
     ratios = np.array([row["predicted"] / row["measured"] for row in rows if row["measured"]])
     if not len(ratios):
-        return f"{_counted(len(rows), 'request')}."
+        return f"{many(len(rows), 'request')}."
     low, middle, high = np.quantile(ratios, [0.05, 0.5, 0.95])
     return (
-        f"{_counted(len(rows), 'request')}: the predicted {words.partition(',')[0]} is {middle:.2f} of the "
+        f"{many(len(rows), 'request')}: the predicted {words.partition(',')[0]} is {middle:.2f} of the "
         f"measured in the median, and between {low:.2f} and {high:.2f} of it for nine of ten."
     )
 
@@ -166,7 +163,7 @@ def match_gist(rows: Rows, words: str) -> str:
 def timeline_gist(levels: Rows, batches: Rows, end: float) -> str:
     """Say what a run did: batches, lags, and how deep the queue was."""
     deepest = max((row["tokens_high"] for row in levels), default=0)
-    counted = "1 batch" if len(batches) == 1 else f"{len(batches):,} batches"
+    counted = many(len(batches), "batch", "batches")
     text = f"One run of {figure(end)} s: the queue holds at most {deepest:,} tokens; {counted}"
     if not batches:
         return f"{text}."

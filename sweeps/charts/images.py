@@ -6,12 +6,19 @@ anew for each chart here.
 
 from __future__ import annotations
 
+import hashlib
 import re
+import struct
+import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ..results.shown import shown_everywhere
 from .style import IN_PAGE, ON_PAPER
+
+# Bytes that an image ends with, after its seal: a PNG with the chunk IEND.
+_ENDS = {"svg": 0, "png": 12}
 
 
 def specification(chart: Any) -> dict[str, Any]:
@@ -44,12 +51,46 @@ def file_images(spec: Mapping[str, Any]) -> dict[str, bytes]:
     Returns
     -------
     dict
-        ``svg`` and ``png``, which has twice the size.
+        ``svg`` and ``png``, which has twice the size; each with a seal, see :func:`is_own_image`.
     """
     import vl_convert
 
     svg = _svg(spec, ON_PAPER, "")
-    return {"svg": svg.encode("utf-8"), "png": vl_convert.svg_to_png(svg, scale=2)}
+    images = {"svg": svg.encode("utf-8"), "png": vl_convert.svg_to_png(svg, scale=2)}
+    return {kind: _sealed(kind, image) for kind, image in images.items()}
+
+
+def is_own_image(path: Path) -> bool:
+    """Tell whether a file is a chart as :func:`file_images` drew it, which nobody has changed since.
+
+    Its seal holds a digest of all other bytes, so a chart into which somebody wrote is told from its own.
+
+    Parameters
+    ----------
+    path : Path
+        Of a file that is there.
+    """
+    kind = path.suffix.removeprefix(".")
+    if kind not in _ENDS:
+        return False
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    end = len(content) - _ENDS[kind]
+    seal = len(_sealed(kind, bytes(_ENDS[kind]))) - _ENDS[kind]
+    return end >= seal and _sealed(kind, content[: end - seal] + content[end:]) == content
+
+
+def _sealed(kind: str, image: bytes) -> bytes:
+    """Add what viewers pass over: a comment to an SVG, a chunk of text to a PNG."""
+    digest = hashlib.sha256(image).hexdigest().encode("ascii")
+    if kind == "svg":
+        return image + b"<!-- lagsweep " + digest + b" -->"
+    text = b"lagsweep\0" + digest
+    seal = struct.pack(">I", len(text)) + b"tEXt" + text + struct.pack(">I", zlib.crc32(b"tEXt" + text))
+    end = len(image) - _ENDS[kind]
+    return image[:end] + seal + image[end:]
 
 
 def page_svg(spec: Mapping[str, Any], name: str) -> str:

@@ -61,8 +61,8 @@ def save_checkpoint(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
     manifest : Manifest
         The snapshot.
     path : path
-        A file ``NAME.json`` in a folder that exists, or a folder, which is made if it is not there and in
-        which the manifest is called ``manifest.json``. How it is called does not matter to
+        A file ``NAME.json`` or a folder, in a folder that exists. A folder is made if it is not there, and
+        the manifest in it is called ``manifest.json``. How it is called does not matter to
         :func:`latest_checkpoint`, which goes by the manifest's step.
 
     Returns
@@ -77,6 +77,7 @@ def save_checkpoint(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
     """
     instance("manifest", manifest, Manifest, "Give what make_checkpoint returned.")
     target = _target(path_of("path", path))
+    _check_folder(target, path_of("path", path))
     _check_files(manifest, target.parent)
     text = json.dumps(manifest.payload, indent=1, allow_nan=False) + "\n"
     if len(text) > MOST_MANIFEST_BYTES:
@@ -285,6 +286,16 @@ def _target(path: Path) -> Path:
         rule = "must be a folder, or end in .json"
         raise CheckpointError(str(path), rule, path.name, "Name it step-000010, or step-000010.json.")
     return path if path.suffix == ".json" and not path.is_dir() else path / MANIFEST_NAME
+
+
+def _check_folder(target: Path, path: Path) -> None:
+    """Refuse a manifest whose folder is not there, or cannot be made in the folder above it."""
+    folder = target.parent.parent if target.parent == path else target.parent
+    if target.parent.is_dir() or folder.is_dir():
+        return
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    way_out = f"Make {folder} first." if there.is_dir() else f"{there} is a file: name another path."
+    raise CheckpointError(str(target), "must lie in a folder that exists", str(folder), way_out)
 
 
 def _manifest_file(path: Path) -> Path:

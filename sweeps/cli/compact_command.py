@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ...kernels.errors import many
 from ..json_text import json_document
 from .failures import Stopped
 from .store_argument import store_argument
@@ -35,8 +36,8 @@ def command(store: Path, as_json: bool, quiet: bool) -> int:
         click.echo(json_document("compact", {"store": str(store), "units_before": before, "units": after}))
     else:
         click.echo(
-            f"{store}: {before:,} units, {after:,} now"
+            f"{store}: {many(before, 'unit')}, {after:,} now"
             if before != after
-            else f"{store}: {after:,} units, few enough"
+            else f"{store}: {many(after, 'unit')}, few enough"
         )
     return 0

@@ -11,7 +11,7 @@ import click
 from ...kernels.errors import ConfigError
 from ..json_text import json_document
 from ..real_model.workloads import SMOLLM2
-from .outputs import force_option, free_file
+from .outputs import force_option, free_files
 from .signals import ended_by_sigterm
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the page, plots and tables; results/lab-PROFILE when left out.",
+    help="Folder of the page, plots and tables, which are replaced; results/lab-PROFILE when left out.",
 )
 @force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
@@ -56,7 +56,7 @@ def command(profile: str, model: str | None, output: Path | None, as_json: bool)
 
     started = time.perf_counter()
     folder = output or Path("results") / f"lab-{profile}"
-    free_file(folder / "index.html", "--output")
+    free_files([folder / "index.html"], "--output")
     sections: list[Section] = []
     with ended_by_sigterm():
         for section in run_lab(chosen, model=model or SMOLLM2, tell=_told):

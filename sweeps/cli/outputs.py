@@ -1,15 +1,16 @@
 """Options that name a file to write: what is there already is replaced only when asked for.
 
-A page that an earlier call drew is drawn anew without a word, since nobody writes into it. Any other file
-may be a configuration that was changed by hand, or something else altogether: the call is refused before
-any work is done, with the way out. What reading shows to be wrong with the inputs is said first, since a file
-that is in the way says nothing of them: the options note what is there, and :func:`free_outputs` refuses.
+A page that an earlier call drew is drawn anew without a word, since nobody writes into it, and so is a chart
+beside it that nobody has changed, as its seal tells. Any other file may be a configuration that was changed
+by hand, or something else altogether: the call is refused before anything is written, with the way out. What
+reading shows to be wrong with the inputs is said first, since a file that is in the way says nothing of them:
+the options note what is there, and :func:`free_outputs` refuses.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from .shared import this_command
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FORCE = "lagsweep.force"
 _IN_THE_WAY = "lagsweep.in_the_way"
+_TAKEN = "lagsweep.taken"
 _PACKED = (".gz", ".zst")
 _LONGEST_NAME = 150  # of what an input gives: with an ending it is a file name everywhere
 
@@ -42,10 +44,10 @@ def output_option(*names: str, **settings: Any) -> Callable[[_Command], _Command
 
 
 def force_option(function: _Command) -> _Command:
-    """Add ``--force``: files that are there are replaced."""
+    """Add ``--force``: files that are there are replaced; own pages and charts are without it, too."""
     option = click.option(
         "--force", is_flag=True, is_eager=True, expose_value=False, callback=_remember,
-        help="Replace files that are there already.",
+        help="Replace files that are there already; pages and charts that Lagsweep drew always are.",
     )  # fmt: skip
     return option(function)
 
@@ -68,19 +70,26 @@ def _noted(context: click.Context, parameter: click.Parameter, path: Path | None
 def note_output(path: Path, flag: str) -> Path:
     """Note a file that will be written, by a name that was not given too, for :func:`free_outputs`.
 
+    Two options that name one file, by other spellings or links too, are noted even with --force.
+
     Parameters
     ----------
     path : Path
     flag : str
         The option that names it.
     """
-    if found := _in_the_way(path, flag):
-        click.get_current_context().meta.setdefault(_IN_THE_WAY, []).append(found)
+    meta = click.get_current_context().meta
+    found = _in_the_way(path, flag)
+    other = meta.setdefault(_TAKEN, {}).setdefault(os.path.realpath(path), flag)
+    if other != flag:  # what is written last would be all that is left
+        found = Finding(flag, f"must not be the file of {other}", str(path), "Name another file.")
+    if found:
+        meta.setdefault(_IN_THE_WAY, []).append(found)
     return path
 
 
 def free_outputs() -> None:
-    """Refuse files that are there, of all options of the call; for when its inputs are checked.
+    """Refuse files that are there, or meant twice, of all options of the call; for when inputs are checked.
 
     Raises
     ------
@@ -91,28 +100,31 @@ def free_outputs() -> None:
         raise ConfigError(*found)
 
 
-def free_file(path: Path, flag: str) -> Path:
-    """Refuse a file that is there, unless it is a page of ours or ``--force`` was given.
+def free_files(paths: Iterable[Path], flag: str) -> None:
+    """Refuse files that are there, unless they are pages or charts of ours or ``--force`` was given.
 
     Parameters
     ----------
-    path : Path
+    paths : iterable of Path
     flag : str
-        The option that names it.
+        The option that names them.
 
     Raises
     ------
     ConfigError
+        With a finding for each such file.
     """
-    if found := _in_the_way(path, flag):
-        raise ConfigError(found)
-    return path
+    if found := [one for path in paths if (one := _in_the_way(path, flag))]:
+        raise ConfigError(*found)
 
 
 def _in_the_way(path: Path, flag: str) -> Finding | None:
+    from ..charts.images import is_own_image
     from ..pages.page import is_own_page
 
-    if click.get_current_context().meta.get(_FORCE) or not path.is_file() or is_own_page(path):
+    if click.get_current_context().meta.get(_FORCE) or not path.is_file():
+        return None
+    if is_own_image(path) or is_own_page(path):
         return None
     rule = "must not be there yet: nothing is replaced unasked"
     return Finding(flag, rule, str(path), f"Give --force to replace it, or {flag} with another name.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
-from .outputs import force_option, free_outputs, note_output, output_option
+from .outputs import force_option, free_files, free_outputs, note_output, output_option
 from .store_argument import store_argument
 
 
@@ -49,7 +50,7 @@ def command(
     STORE is the sweep's folder, or its name's beginning.
     The verdict comes first; an unfinished sweep is reported as far as it is.
     """
-    from ..pages.report import report_facts, write_report
+    from ..pages.report import report_facts, report_unless
     from ..store.store import open_sweep
     from .cell_arguments import read_cell
 
@@ -57,9 +58,10 @@ def command(
     compared = None if reference is None else read_cell(reference, "--reference")
     page = output or note_output(beside(store), "--output")
     free_outputs()
-    report = write_report(
+    report = report_unless(
         dataset,
         page,
+        partial(free_files, flag="--output"),
         store=str(store),
         maximize=maximize,
         min_ess=0.9 if min_ess is None and max_lag is None else min_ess,

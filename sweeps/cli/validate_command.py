@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, many
 from ..json_text import json_document
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--findings", metavar="FILE", help="Write all findings: FILE.parquet or FILE.jsonl.")
 @click.option("--clean", metavar="FILE", help="Write the good records, as they are.")
-@click.option("--overwrite", is_flag=True, help="Let --clean replace a file.")
+@click.option("--overwrite", is_flag=True, help="Let --clean and --findings replace a file.")
 @click.option("--eos-id", "eos_ids", type=int, multiple=True, help="An end-of-sequence id; repeatable.")
 @click.option("--vocabulary-size", type=int, help="Token ids must be below it.")
 @click.option("--max-context-tokens", type=int, help="Prompt and response together must fit.")
@@ -56,16 +56,13 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     records are good (there may be warnings); 1: some are not, or there are none; 2: a file cannot be read,
     or an option is wrong.
     """
-    from ..checks import path_of
-    from ..records.findings_file import checked_findings_path, findings_file
+    from ..records.findings_file import findings_file
     from ..records.sources import record_files
 
     names = record_files(files)
     clean = _clean_path(names, options)
-    table: Any = contextlib.nullcontext()
-    if options["findings"]:
-        path = checked_findings_path(path_of("--findings", options["findings"]), "--findings")
-        table = findings_file(path)
+    found = _findings_path(names, clean, options)
+    table: Any = contextlib.nullcontext() if found is None else findings_file(found)
     with table as rows:
         reports = [_report(name, options, rows) for name in names]
         cleaned = None if clean is None else _cleaned(clean, names, reports, options)
@@ -97,6 +94,20 @@ def _clean_path(names: list[str], options: dict[str, Any]) -> Path | None:
     return checked_clean_path(path, "--clean", names, overwrite=options["overwrite"])
 
 
+def _findings_path(names: list[str], clean: Path | None, options: dict[str, Any]) -> Path | None:
+    """Return where all findings go, checked before anything is read."""
+    if options["findings"] is None:
+        return None
+    from ..checks import path_of
+    from ..records.findings_file import checked_findings_path, same_file
+
+    path = path_of("--findings", options["findings"])
+    checked_findings_path(path, "--findings", names, overwrite=options["overwrite"])
+    if clean is not None and same_file(path, clean):
+        raise ConfigError("--findings", "must not be the file of --clean", str(path), "Name another file.")
+    return path
+
+
 def _cleaned(path: Path, names: list[str], reports: list[RecordReport], options: dict[str, Any]) -> Any:
     """Write the good records, and say how many were left out for which rules."""
     from ..records.cleaning import write_clean
@@ -115,9 +126,9 @@ def _cleaned(path: Path, names: list[str], reports: list[RecordReport], options:
 
 def _cleaned_text(cleaned: dict[str, Any]) -> str:
     why = ", ".join(f"{code} {count:,}" for code, count in cleaned["rules"].items())
-    return (
-        f"{cleaned['file']}: {cleaned['records']:,} good records written, {cleaned['left_out']:,} left out"
-        + (f" (records by rule: {why})" if why else "")
+    written = many(cleaned["records"], "good record")
+    return f"{cleaned['file']}: {written} written, {cleaned['left_out']:,} left out" + (
+        f" (records by rule: {why})" if why else ""
     )
 
 
@@ -188,7 +199,9 @@ def _report(name: str, options: dict[str, Any], rows: Any) -> RecordReport:
         keep=options["show"],
         max_line_bytes=options["max_line_bytes"] or MAX_LINE_BYTES,
         statistics=options["statistics"],
-        progress=lambda lines, errors: print(f"{name}: {lines:,} lines, {errors:,} errors", file=sys.stderr),
+        progress=lambda lines, errors: print(
+            f"{name}: {many(lines, 'line')}, {many(errors, 'error')}", file=sys.stderr
+        ),
         on_finding=None if rows is None else rows.add,
     )
 
@@ -199,7 +212,8 @@ def _as_text(report: RecordReport) -> str:
 
     parts = [str(item) for item in report.findings]
     if report.hidden_findings:
-        parts.append(f"... and {report.hidden_findings:,} more findings, counted below (--show prints more)")
+        more = many(report.hidden_findings, "more finding")
+        parts.append(f"... and {more}, counted below (--show prints more)")
     if report.rules:
         rows = [("rule", "severity", "records", "values", "first line", "what it asks")]
         order = sorted(report.rules.items(), key=lambda item: (item[1].severity, -item[1].records, item[0]))
@@ -214,7 +228,7 @@ def _as_text(report: RecordReport) -> str:
         parts += ["", *table] if parts else table
         parts.append("")
     parts.append(
-        f"{report.file}: {report.records:,} records in {report.lines:,} lines "
+        f"{report.file}: {many(report.records, 'record')} in {many(report.lines, 'line')} "
         f"({report.blank_lines:,} blank): "
         f"{report.valid_records:,} valid, {len(report.bad_lines):,} bad, "
         f"{report.warned_records:,} with warnings"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ...kernels.errors import many
 from ..json_text import json_document
 from .cell_arguments import read_cell
 from .custom_argument import custom_option, read_custom
@@ -87,11 +88,11 @@ def command(
         for repaired in report.repairs:
             click.echo(f"repaired: {repaired}")
         state = "complete" if report.complete else "incomplete"
-        verdict = "sound" if report.sound else f"{len(report.findings)} findings"
+        verdict = "sound" if report.sound else many(len(report.findings), "finding")
         click.echo(
             wrapped(
-                f"{verdict}: {state}, {report.units_done:,} of {report.units:,} units, "
-                f"{report.chunks:,} chunks checked, {report.runs_checked:,} runs done again"
+                f"{verdict}: {state}, {report.units_done:,} of {many(report.units, 'unit')}, "
+                f"{many(report.chunks, 'chunk')} checked, {many(report.runs_checked, 'run')} done again"
             )
         )
     for note in (*report.notes, *([f"content {report.content}"] if report.content else [])):

@@ -69,12 +69,28 @@ def _default_law() -> LengthLaw:
     return LengthLaw.lognormal()
 
 
+# What may be written in place of what is no law or engine, in a spec's file and in Python.
+WAYS_OUT = {
+    "response_length": (
+        'In TOML: { law = "lognormal", median = 300, sigma = 0.6 }; in Python: LengthLaw.lognormal(300, 0.6).'
+    ),
+    "environment_seconds": 'In TOML: { law = "fixed", seconds = 2.0 }; in Python: SecondsLaw.fixed(2.0).',
+    "drift": (
+        'In TOML: { law = "from_records", path = "rollouts.jsonl", level = "token" }; '
+        'in Python: DriftLaw.from_records("rollouts.jsonl", level="token").'
+    ),
+    "engine": (
+        'In TOML: { step_seconds = 0.02 } or { file = "engine.toml" }; in Python: Engine(step_seconds=0.02).'
+    ),
+}
+
+
 def _as_length_law(value: Any) -> Any:
     if isinstance(value, LengthLaw):
         return value
     if isinstance(value, dict):
         return LengthLaw.from_dict(value)
-    raise ConfigError("response_length", "must be a length law", value, "Build one, as LengthLaw.fixed(300).")
+    raise ConfigError("response_length", "must be a length law", value, WAYS_OUT["response_length"])
 
 
 def _as_seconds_law(value: Any) -> Any:
@@ -82,9 +98,8 @@ def _as_seconds_law(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return SecondsLaw.from_dict(value)
-    raise ConfigError(
-        "environment_seconds", "must be a law in seconds", value, "Build one, as SecondsLaw.fixed(2.0)."
-    )
+    way_out = WAYS_OUT["environment_seconds"]
+    raise ConfigError("environment_seconds", "must be a law in seconds", value, way_out)
 
 
 def as_drift_law(value: Any) -> DriftLaw | None:
@@ -93,8 +108,7 @@ def as_drift_law(value: Any) -> DriftLaw | None:
         return value
     if isinstance(value, dict):
         return DriftLaw.from_dict(value)
-    way_out = 'Build one, as DriftLaw.from_records("rollouts.jsonl", level="token").'
-    raise ConfigError("drift", "must be a law of drift", value, way_out)
+    raise ConfigError("drift", "must be a law of drift", value, WAYS_OUT["drift"])
 
 
 def as_engine(value: Any) -> Engine | None:
@@ -103,7 +117,7 @@ def as_engine(value: Any) -> Engine | None:
         return value
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return Engine(**value)
-    raise ConfigError("engine", "must be an engine", value, "Build one, as Engine(step_seconds=0.012).")
+    raise ConfigError("engine", "must be an engine", value, WAYS_OUT["engine"])
 
 
 def _engine_to_dict(engine: Engine | None) -> Any:

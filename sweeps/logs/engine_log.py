@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels._arguments import choice
-from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest, shown_names
+from ...kernels.errors import NO_VALUE, ConfigError, Finding, many, nearest, shown_names
 from ..checks import WholeNumber, checked, mapping_of, text_of
 from .engine_lines import engine_records
 from .frameworks import matching
-from .log_findings import LogFinding, many
+from .log_findings import LogFinding
 from .reading import NumberTable
 from .tables import RawTable, read_table
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ...kernels._arguments import instance
+from ...kernels.errors import many
 from ..checks import text_of
 from ..engines.estimate import Estimate, interval
 from .engine_log import EngineLog
 from .engine_windows import Windows, windows_of
-from .log_findings import LogFinding, many
+from .log_findings import LogFinding
 from .steps_robustly import RobustLine, drawn_lines, robust_line
 
 FEWEST = 10

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...kernels.errors import many
 from .engine_log import EngineLog
-from .log_findings import LogFinding, many
+from .log_findings import LogFinding
 
 _CHANGED = 0.25
 _ALIVE = 10.0

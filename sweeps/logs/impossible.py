@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from ...kernels.errors import many
 from .canonical import COLUMNS, MAY_BE_NEGATIVE, SECONDS
-from .log_findings import LogFinding, many
+from .log_findings import LogFinding
 from .reading import NumberTable, ReadColumn
 
 _FEWEST = 10

@@ -7,8 +7,9 @@ from itertools import product
 
 import numpy as np
 
+from ...kernels.errors import many
 from .canonical import NOW_AND_THEN, PHASES
-from .log_findings import LogFinding, many, shortly
+from .log_findings import LogFinding, shortly
 
 _INSIDE_WORDS = {
     True: "inside the step's seconds",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.errors import NO_VALUE, ConfigError, Finding, nearest, shown_names
+from ...kernels.errors import NO_VALUE, ConfigError, Finding, many, nearest, shown_names
 from ..checks import mapping_of, text_of
-from .log_findings import LogFinding, many
+from .log_findings import LogFinding
 from .reading import NumberTable
 from .tables import read_table
 

@@ -73,17 +73,6 @@ def ranges_shortly(ranges: Sequence[tuple[int, int]], most: int = 6) -> str:
     return ", ".join(words) + (f" and {rest:,} more" if rest else "")
 
 
-def many(count: int, one: str, several: str = "") -> str:
-    """Write a count with its word.
-
-    Examples
-    --------
-    >>> many(1, "step"), many(3, "step")
-    ('1 step', '3 steps')
-    """
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
-
-
 def kinds(findings: Sequence[LogFinding]) -> dict[str, int]:
     """Count findings by kind, in the order in which they came."""
     found: dict[str, int] = {}

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.errors import NO_VALUE, ConfigError, shown_names
+from ...kernels.errors import NO_VALUE, ConfigError, many, shown_names
 from ..engines.columns import unit_of
 from .canonical import COLUMNS, unit_factor
 from .console import console_records
 from .frameworks import Framework, Source, recognized
 from .impossible import elapsed_seconds, odd_columns, same_twice
-from .log_findings import LogFinding, many, shortly
+from .log_findings import LogFinding, shortly
 from .reading import (
     Given,
     NumberTable,

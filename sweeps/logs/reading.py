@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.errors import ConfigError, nearest, shown_names
+from ...kernels.errors import ConfigError, many, nearest, shown_names
 from ..checks import mapping_of, text_of
 from .canonical import COLUMNS, PLACES, unit_factor
 from .frameworks import Framework, Source, matching
-from .log_findings import LogFinding, many
+from .log_findings import LogFinding
 from .numbers import as_numbers, forms_in_words
 from .tables import RawTable
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...kernels.errors import NO_VALUE, ConfigError
-from .log_findings import LogFinding, many, ranges_shortly, shortly
+from ...kernels.errors import NO_VALUE, ConfigError, many
+from .log_findings import LogFinding, ranges_shortly, shortly
 
 _RECENT = 10
 _SOON = 50

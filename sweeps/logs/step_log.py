@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.errors import NO_VALUE, ConfigError
+from ...kernels.errors import NO_VALUE, ConfigError, many
 from ..checks import texts_of
 from .canonical import COLUMNS, PLACES
 from .frameworks import framework_named
-from .log_findings import LogFinding, many
+from .log_findings import LogFinding
 from .one_file import read_file
 from .reading import ReadColumn, given_columns
 from .run_side import Side, stacked

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...kernels.errors import many
 from ..engines.text import digits, reading
 from ..results.text import grid, terminal_width, wrapped
 from .canonical import COLUMNS
 from .frameworks import shipped_frameworks
-from .log_findings import LogFinding, many
+from .log_findings import LogFinding
 
 if TYPE_CHECKING:
     from .engine_samples_fit import EngineSamplesFit

@@ -32,7 +32,6 @@ _CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }
 _MISSING = object()
-_PLACE = "config.json: "
 _GIVE_IT = "Give the model's own config.json."
 
 
@@ -47,10 +46,10 @@ def _need(config: Mapping[str, Any], *names: str, default: Any = _MISSING) -> An
         if value is None:
             continue
         if name in _FLAGS:
-            return checked(Flag, f"{_PLACE}{name}", value, way_out="JSON's are true and false.")
-        return checked(WholeNumber, f"{_PLACE}{name}", value, low=0, high=2**52, way_out=_GIVE_IT)
+            return checked(Flag, name, value, way_out="JSON's are true and false.")
+        return checked(WholeNumber, name, value, low=0, high=2**52, way_out=_GIVE_IT)
     if default is _MISSING:
-        raise ConfigError(f"{_PLACE}{names[0]}", "is required", None, _GIVE_IT)
+        raise ConfigError(names[0], "is required", None, _GIVE_IT)
     return default
 
 
@@ -58,14 +57,14 @@ def _texts(config: Mapping[str, Any], name: str) -> Sequence[Any] | None:
     """Take a list of words or numbers, if the config has one."""
     value = config.get(name)
     if value is not None and not isinstance(value, list | tuple):
-        raise ConfigError(f"{_PLACE}{name}", "must be a list", value, _GIVE_IT)
+        raise ConfigError(name, "must be a list", value, _GIVE_IT)
     return value
 
 
 def _refuse(config: Mapping[str, Any], name: str, allowed: tuple[Any, ...], why: str) -> None:
     value = config.get(name)
     if value is not None and not any(value == known and type(value) is type(known) for known in allowed):
-        raise ConfigError(f"config.json: {name}", f"must be {allowed[0]!r}", value, why)
+        raise ConfigError(name, f"must be {allowed[0]!r}", value, why)
 
 
 def _sliding(config: Mapping[str, Any], model_type: str, layers: int) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def _sliding(config: Mapping[str, Any], model_type: str, layers: int) -> dict[st
         unknown = [kind for place, kind in enumerate(types) if kind not in (*known, *types[:place])]
         if unknown or len(types) != layers:
             rule = "must name full_attention or sliding_attention for each layer"
-            raise ConfigError("config.json: layer_types", rule, unknown or len(types), "See its length.")
+            raise ConfigError("layer_types", rule, unknown or len(types), "See its length.")
         sliding = sum(kind == "sliding_attention" for kind in types)
     elif model_type in _WINDOW_ON_ALL_LAYERS:
         sliding = layers if window else 0
@@ -138,7 +137,7 @@ def _qwen3_moe(config: Mapping[str, Any], model_type: str, name: str) -> ModelSh
     plain = _texts(config, "mlp_only_layers") or []
     if list(plain) != list(range(len(plain))):
         rule = "must be the first layers, in order"
-        raise ConfigError("config.json: mlp_only_layers", rule, plain, "Only leading ones are counted.")
+        raise ConfigError("mlp_only_layers", rule, plain, "Only leading ones are counted.")
     bias = _need(config, "attention_bias", default=False)
     experts = ExpertShape(
         num_experts=_need(config, "num_experts", "num_local_experts"),
@@ -204,7 +203,7 @@ ARCHITECTURES: dict[str, Callable[[Mapping[str, Any], str, str], ModelShape]] = 
 }
 
 
-def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
+def shape_from_config(config: Mapping[str, Any], name: str, file: str = "config.json") -> ModelShape:
     """Read a ``config.json`` as a model shape.
 
     Parameters
@@ -213,6 +212,8 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
         The parsed file.
     name : str
         What to call the model.
+    file : str
+        What the file is called, for messages.
 
     Returns
     -------
@@ -233,16 +234,24 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
     8030261248
     """
     if not isinstance(config, Mapping):
-        raise ConfigError("config.json", "must be an object", config, "Give the model's config.json.")
+        raise ConfigError(file, "must be an object", config, "Give the model's config.json.")
+    try:
+        return _shape(config, name)
+    except ConfigError as error:
+        raise error.within(f"{file}: ") from None
+
+
+def _shape(config: Mapping[str, Any], name: str) -> ModelShape:
+    """Read a shape; errors name the field alone."""
     model_type = config.get("model_type")
     if model_type == "gemma3":
         text = config.get("text_config")
         if not isinstance(text, Mapping):
-            raise ConfigError(f"{_PLACE}text_config", "must be an object", text, _GIVE_IT)
-        return shape_from_config({**text, "model_type": "gemma3_text"}, name)
+            raise ConfigError("text_config", "must be an object", text, _GIVE_IT)
+        return _shape({**text, "model_type": "gemma3_text"}, name)
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         hint = nearest(str(model_type), ARCHITECTURES) or "Its tensors are not known here."
         rule = f"must be one of {', '.join(ARCHITECTURES)}"
-        raise ConfigError("config.json: model_type", rule, model_type, hint)
+        raise ConfigError("model_type", rule, model_type, hint)
     filled = {**_CLASS_DEFAULTS.get(model_type, {}), **config}
     return ARCHITECTURES[model_type](filled, model_type, name)

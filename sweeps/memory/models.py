@@ -75,7 +75,7 @@ def _read_config(path: Path) -> ModelRecord:
     text = decoded(content, "model", str(file))
     config = parse_json(text, "model", str(file), "Give the model's config.json.")
     name = file.parent.name if file.name == "config.json" else file.stem
-    return ModelRecord(shape_from_config(config, name or "config.json"), (str(file),))
+    return ModelRecord(shape_from_config(config, name or "config.json", file.name), (str(file),))
 
 
 def load_model(name_or_path: str | Path) -> ModelRecord:

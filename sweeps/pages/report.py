@@ -87,6 +87,50 @@ def write_report(
     ConfigError
         For a bad file name, an unknown metric or cell, or bounds out of range.
     """
+    return report_unless(
+        ds,
+        path,
+        lambda files: None,
+        store=store,
+        maximize=maximize,
+        min_ess=min_ess,
+        max_lag=max_lag,
+        reference=reference,
+        confidence=confidence,
+        images=images,
+        sensitivity=sensitivity,
+        progress=progress,
+    )
+
+
+def report_unless(
+    ds: xarray.Dataset,
+    path: str | Path,
+    refuse: Callable[[list[Path]], Any],
+    *,
+    store: str | None,
+    maximize: str | None,
+    min_ess: float | None,
+    max_lag: int | None,
+    reference: int | Mapping[str, Any] | None,
+    confidence: float,
+    images: bool,
+    sensitivity: Sensitivity | str | Path | None,
+    progress: Progress | Callable[[int, int], Any] | bool | None,
+) -> Report:
+    """Write a report, unless a function refuses the files of its charts, before anything is drawn.
+
+    Parameters
+    ----------
+    ds, path, store, maximize, min_ess, max_lag, reference, confidence, images, sensitivity, progress
+        As in :func:`write_report`.
+    refuse : callable
+        Given the charts' files, which only a look at the sweep tells; raises if one is to be kept.
+
+    Returns
+    -------
+    Report
+    """
     from .cadence import failure_values
     from .figures import report_charts
     from .page import checked_page
@@ -120,6 +164,7 @@ def write_report(
     figures = [*report_charts(content), *indices, *(failing["figures"] if failing else [])]
     written: tuple[Path, ...] = ()
     if images:
+        refuse([file for figure in figures for file in _image_files(figure, target).values()])
         with told.steps("charts drawn", len(figures)) as step:
             written = tuple(_write_images(figures, target, step))
     sensitive = None if moved is None else section_values(moved, indices, content.spec)
@@ -132,15 +177,23 @@ def _write_images(figures: Sequence[Figure], page: Path, step: Callable[[], None
     """Write a PNG and an SVG of each chart into the folder beside the page."""
     from ..charts.images import file_images, specification
 
-    folder = page.with_name(f"{page.stem}-charts")
-    folder.mkdir(exist_ok=True)
+    _image_folder(page).mkdir(exist_ok=True)
     found = []
     for figure in figures:
-        for kind, image in file_images(specification(figure.draw(False))).items():
-            found.append(folder / f"{figure.name}.{kind}")
-            write_atomically(found[-1], image)
+        images = file_images(specification(figure.draw(False)))
+        for kind, file in _image_files(figure, page).items():
+            write_atomically(file, images[kind])
+            found.append(file)
         step()
     return found
+
+
+def _image_folder(page: Path) -> Path:
+    return page.with_name(f"{page.stem}-charts")
+
+
+def _image_files(figure: Figure, page: Path) -> dict[str, Path]:
+    return {kind: _image_folder(page) / f"{figure.name}.{kind}" for kind in ("svg", "png")}
 
 
 def _page(

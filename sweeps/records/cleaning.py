@@ -14,7 +14,7 @@ from ...kernels.errors import NO_VALUE, ConfigError, nearest
 from ..frame_files import checked_folder
 from ..user_files import exact_path
 from .files import is_parquet, physical_lines, table_batches
-from .findings_file import replaced_file
+from .findings_file import refuse_kept_file, replaced_file
 from .sources import STDIN
 from .streams import unpacked_stream
 
@@ -53,12 +53,7 @@ def checked_clean_path(path: Path, flag: str, sources: Iterable[str], *, overwri
     if any(tables) != (path.suffix == ".parquet") or (not all(tables) and any(tables)):
         rule = "must be of the kind of what is read: lines or a parquet table"
         raise ConfigError(flag, rule, str(path), "Clean lines and tables apart.")
-    if path.exists():
-        if any(path.samefile(source) for source in sources):
-            raise ConfigError(flag, "must not be a file that is read", str(path), "Name another file.")
-        if not overwrite:
-            raise ConfigError(flag, "must not be there already", str(path), "Name another, or --overwrite.")
-    return path
+    return refuse_kept_file(path, flag, sources, overwrite=overwrite)
 
 
 def write_clean(path: Path, sources: Iterable[tuple[str, Iterable[int]]], max_line_bytes: int) -> int:

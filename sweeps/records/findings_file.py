@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ...kernels.contract.findings import ContractFinding
 from ...kernels.errors import ConfigError, nearest
 from ..frame_files import checked_folder
+from .sources import STDIN
 
 if TYPE_CHECKING:
     from .check import LineFinding
@@ -21,8 +23,19 @@ SUFFIXES = (".parquet", ".jsonl")
 _COLUMNS = ("file", "line", "record_id", "code", "severity", "path", "occurrences", "message")
 
 
-def checked_findings_path(path: Path, flag: str) -> Path:
-    """Refuse a file of unknown kind, or in a folder that is not there, before any work is done.
+def checked_findings_path(path: Path, flag: str, sources: Iterable[str], *, overwrite: bool) -> Path:
+    """Refuse a file of unknown kind, in a folder that is not there, or that must be kept.
+
+    Parameters
+    ----------
+    path : Path
+        Where findings are to go.
+    flag : str
+        The option, for messages.
+    sources : iterable of str
+        What is read.
+    overwrite : bool
+        Whether a file that is there may be replaced.
 
     Raises
     ------
@@ -31,7 +44,51 @@ def checked_findings_path(path: Path, flag: str) -> Path:
     if path.suffix not in SUFFIXES:
         way_out = nearest(path.suffix, SUFFIXES) or "Name it FILE.parquet or FILE.jsonl."
         raise ConfigError(flag, "must end in .parquet or .jsonl", str(path), way_out)
-    return checked_folder(path, flag)
+    return refuse_kept_file(checked_folder(path, flag), flag, sources, overwrite=overwrite)
+
+
+def refuse_kept_file(path: Path, flag: str, sources: Iterable[str], *, overwrite: bool) -> Path:
+    """Refuse a file that is one of those read, or that is there already and may not be replaced.
+
+    Parameters
+    ----------
+    path : Path
+        A file that is to be written.
+    flag, sources, overwrite
+        As in :func:`checked_findings_path`.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if path.exists():
+        if any(_is_read(path, source) for source in sources):
+            raise ConfigError(flag, "must not be a file that is read", str(path), "Name another file.")
+        if not overwrite:
+            raise ConfigError(flag, "must not be there already", str(path), "Name another, or --overwrite.")
+    return path
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Tell whether two paths lead to one file, there or not: by other spellings, or by links.
+
+    Examples
+    --------
+    >>> same_file(Path("found.jsonl"), Path("./runs/../found.jsonl"))
+    True
+    """
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _is_read(path: Path, source: str) -> bool:
+    if source != STDIN:
+        return same_file(path, Path(source))
+    # The shell may have opened it: lagsweep validate - < FILE.
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a stdin that is no file of the system
+        return os.path.samestat(path.stat(), os.fstat(sys.stdin.fileno()))
+    return False
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ...kernels.contract.contract import RolloutContract
 from ...kernels.contract.record import RecordCheck, flat_list, is_finite
 from ...kernels.contract.token_rules import check_masks
-from ...kernels.errors import ConfigError, Finding, Words
+from ...kernels.errors import ConfigError, Finding, Words, many
 from ...kernels.staleness.measured_drift import jackknifed_ess
 from ..checks import checked, path_of
 from ..user_files import refuse_pipe
@@ -249,7 +249,7 @@ def _trainer_logprobs(record: Any, newest: int, tokens: int) -> Iterator[tuple[i
         name = f"{TRAINER}[{place}]" if nested else TRAINER
         logprobs = flat_list(row)
         if logprobs is None or len(logprobs) != tokens:
-            what = Words("no list" if logprobs is None else f"{len(logprobs)} values")
+            what = Words("no list" if logprobs is None else many(len(logprobs), "value"))
             raise ConfigError(
                 name, f"must have one value per response token, {tokens}", what, "Never pad or cut."
             )

@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ...kernels.errors import many
+
 _MERGE_ROWS = 200_000
 _MOST_VERSIONS = 1000
 _MOST_SIZES = 5  # of groups, in a line
@@ -110,19 +112,16 @@ def statistics_text(statistics: dict[str, Any]) -> list[str]:
     widths = [max(len(row[i]) for row in table) for i in range(len(names))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in table]
     if statistics["versions"] > len(rows):
-        lines.append(f"... and {statistics['versions'] - len(rows):,} newer versions")
+        lines.append(f"... and {many(statistics['versions'] - len(rows), 'newer version')}")
     groups = statistics["groups"]
     if groups is not None:
-        sizes = [
-            f"{count:,} with {int(size):,} rollout{'s' * (size != '1')}"
-            for size, count in groups["sizes"].items()
-        ]
+        sizes = [f"{count:,} with {many(int(size), 'rollout')}" for size, count in groups["sizes"].items()]
         shown = ", ".join([*sizes[:_MOST_SIZES], *(["others"] if len(sizes) > _MOST_SIZES else [])])
-        lines += ["", f"{groups['groups']:,} groups{': ' if shown else ''}{shown}"]
+        lines += ["", f"{many(groups['groups'], 'group')}{': ' if shown else ''}{shown}"]
         if groups["with_rewards"]:
             lines.append(
-                f"{groups['equal_rewards']:,} of {groups['with_rewards']:,} groups (of several rollouts, "
-                "each with a reward) have equal rewards only"
+                f"{groups['equal_rewards']:,} of {many(groups['with_rewards'], 'group')} "
+                "(of several rollouts, each with a reward) have equal rewards only"
             )
     return lines
 

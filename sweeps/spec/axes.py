@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...kernels.errors import ConfigError, Finding, nearest
 from ..checks import RealNumber, WholeNumber, checked, findings_of
-from ..config.config import AXIS_FIELDS, Limit, PipelineConfig
+from ..config.config import AXIS_FIELDS, WAYS_OUT, Limit, PipelineConfig
 from ..config.engine import Engine
 from ..laws.drift import DriftLaw
 from ..laws.lengths import LengthLaw, SecondsLaw
@@ -239,8 +239,7 @@ def _checked_law(field: str, value: Any, where: str) -> Any:
             return law.from_dict(value)
         except ConfigError as error:
             raise error.within(f"{where}: ") from None
-    call = "DriftLaw.from_records(...)" if law is DriftLaw else f"{law.__name__}.fixed(2)"
-    raise ConfigError(where, "must be a law", value, f"Build one, as {call}.")
+    raise ConfigError(where, "must be a law", value, WAYS_OUT[field])
 
 
 def expand(name: str, given: Any, where: str = "axes") -> list[Any]:

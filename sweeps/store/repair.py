@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ...kernels.errors import many
 from ..execute.progress import Progress
 from ..spec.writing import spec_to_toml
 from .arrays import METADATA_NAME
@@ -106,13 +107,13 @@ def _undo_and_sweep(store: SweepStore, report: VerifyReport, repairs: list[str])
     for name, unit in sorted(report.wrong_units):
         store.journal.forget(name, unit)
     if undone:
-        repairs.append(f"undid {undone:,} units; the run's command does them again")
+        repairs.append(f"undid {many(undone, 'unit')}; the run's command does again what was undone")
     told = {file for part in store.parts for file in _told(store, part)}
     stray = [file for file in report.stray_files if str(file.relative_to(store.folder)) not in told]
     for file in stray:
         store.place.remove(str(file.relative_to(store.folder)))
     if stray:
-        repairs.append(f"removed {len(stray):,} files that did not belong into the store")
+        repairs.append(f"removed {many(len(stray), 'file')} that did not belong into the store")
 
 
 def _told(store: SweepStore, part: Any) -> list[str]:

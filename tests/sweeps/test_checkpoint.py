@@ -571,9 +571,31 @@ def test_a_save_keeps_the_permissions_of_the_file_that_it_replaces(tmp_path):
     assert fresh == (tmp_path / "plain").stat().st_mode & 0o777
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"nowhere/step-3\.json: must be writable \(got 'No such file"):
-        save_checkpoint(_checkpoint(), tmp_path / "nowhere" / "step-3.json")
+@pytest.mark.parametrize(
+    ("path", "named", "folder", "way_out"),
+    [
+        ("new/step-3.json", "new/step-3.json", "new", "Make new first."),
+        ("new/step-10", "new/step-10/manifest.json", "new", "Make new first."),
+        ("./new/at/step-10/", "new/at/step-10/manifest.json", "new/at", "Make new/at first."),
+        ("notes/step-10", "notes/step-10/manifest.json", "notes", "notes is a file: name another path."),
+        ("notes/at/3.json", "notes/at/3.json", "notes/at", "notes is a file: name another path."),
+    ],
+)
+def test_a_missing_folder_is_named_with_the_way_out(tmp_path, monkeypatch, path, named, folder, way_out):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(CheckpointError) as caught:
+        save_checkpoint(_checkpoint(), path)
+
+    assert str(caught.value) == f"{named}: must lie in a folder that exists (got '{folder}'). {way_out}"
+    assert [each.name for each in tmp_path.iterdir()] == ["notes"]
+
+
+def test_a_missing_folder_is_said_before_the_files_that_are_not_in_it(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(b"w")
+    manifest = _checkpoint(files={"weights.bin": tmp_path / "weights.bin"})
+    with pytest.raises(CheckpointError, match=r"must lie in a folder that exists .* Make .*new first\.$"):
+        save_checkpoint(manifest, tmp_path / "new" / "step-10")
 
 
 def _folder_checkpoint(folder, step):

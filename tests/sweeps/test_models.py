@@ -361,6 +361,26 @@ def test_a_config_that_is_not_understood_is_refused_and_not_guessed(tmp_path, co
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ([1], "other.json: must be an object (got [1]). "),
+        ({"model_type": "gpt2"}, "other.json: model_type: must be one of llama, "),
+        ({"model_type": "gemma3"}, "other.json: text_config: must be an object (got None). "),
+        (QWEN3 | {"attention_bias": "no"}, "other.json: attention_bias: must be "),
+        (QWEN3 | {"hidden_size": 0}, "other.json: hidden_size: must be "),
+        (QWEN3 | {"num_key_value_heads": 5}, "other.json: num_kv_heads: must divide num_heads (got 5)."),
+    ],
+)
+def test_what_is_wrong_in_a_file_of_another_name_is_said_of_that_file(tmp_path, config, text):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(config))
+    with pytest.raises(ConfigError) as caught:
+        load_model(path)
+
+    assert str(caught.value).startswith(text)
+
+
 def test_a_file_that_cannot_be_read_says_why(tmp_path):
     missing, broken = tmp_path / "none.json", tmp_path / "config.json"
     broken.write_text("{")

@@ -10,8 +10,9 @@ from oracle.every_command import ENGINE, REQUESTS
 from oracle.small_sweeps import small_base
 from strategies.logged_runs import EXAMPLE
 
+from lagsweep.errors import ConfigError
 from lagsweep.sweeps.cli.main import SUBCOMMANDS, main, sub_command
-from lagsweep.sweeps.cli.outputs import free_file
+from lagsweep.sweeps.cli.outputs import free_files
 from lagsweep.sweeps.spec.make import make_spec
 from lagsweep.sweeps.store.writing import run_into_store
 
@@ -148,10 +149,49 @@ def test_a_page_of_ours_is_drawn_anew_and_another_is_not(tmp_path):
         own, other = tmp_path / "own.html", tmp_path / "other.html"
         own.write_text('<!doctype html>\n<meta charset="utf-8">\n<meta name="generator" content="lagsweep">')
         other.write_text("<!doctype html>")
-        assert free_file(own, "--page") == own
-        assert free_file(tmp_path / "new.html", "--page").name == "new.html"
-        with pytest.raises(Exception, match="must not be there yet"):
-            free_file(other, "--page")
+        free_files([own, tmp_path / "new.html"], "--page")
+        with pytest.raises(ConfigError, match="must not be there yet"):
+            free_files([own, other], "--page")
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_charts_as_they_were_drawn_are_drawn_anew_and_one_that_was_changed_is_kept(kind, tmp_path, capsys):
+    call = ["report", "store", "-o", "page.html", "--quiet"]
+    assert run(call, capsys)[0] == 0
+    (tmp_path / "page-charts" / f"mine.{kind}").write_text("mine")
+    assert run(call, capsys)[0] == 0
+    page = (tmp_path / "page.html").read_bytes()
+    (tmp_path / "page.html").unlink()
+    chart = tmp_path / "page-charts" / f"along-max_lag.{kind}"
+    drawn = chart.read_bytes()
+    middle, kept = len(drawn) // 2, f"page-charts/{chart.name}"
+    noted = drawn[:middle] + b"note" + drawn[middle:]
+    for mine in (b"notes", b"", drawn[:-1], drawn + b"\n", drawn[middle:], noted):
+        chart.write_bytes(mine)
+        code, _, err = run(call, capsys)
+        assert code == 2
+        assert f"--output: must not be there yet: nothing is replaced unasked (got '{kept}')" in err
+        assert err.count("must not be there yet") == 1
+        assert chart.read_bytes() == mine
+        assert not (tmp_path / "page.html").exists()
+    assert run([*call, "--no-images"], capsys)[0] == 0
+    assert run([*call, "--force"], capsys)[0] == 0
+    assert (chart.read_bytes(), (tmp_path / "page.html").read_bytes()) == (drawn, page)
+    assert (tmp_path / "page-charts" / f"mine.{kind}").read_text() == "mine"
+
+
+@pytest.mark.parametrize("again", [[], ["--force"]])
+def test_two_options_that_name_one_file_are_refused(again, tmp_path, capsys):
+    (tmp_path / "here").symlink_to(".")
+    for other in ("rows.csv", "here/rows.csv", str(tmp_path / "rows.csv")):
+        code, _, err = run([*SHORT, "--batches", "rows.csv", "--rollouts", other, *again], capsys)
+        assert code == 2
+        assert "--rollouts: must not be the file of --batches (got " in err
+        assert not (tmp_path / "rows.csv").exists()
+    calibrate = ["calibrate", str(EXAMPLE), *KNOWN, "-o", "run.html", "--page", "run.html", *again]
+    code, _, err = run(calibrate, capsys)
+    assert code == 2
+    assert "--page: must not be the file of --output (got 'run.html')" in err
 
 
 def test_a_lab_does_not_replace_a_page_of_somebody_else(tmp_path, capsys):

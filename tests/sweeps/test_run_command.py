@@ -653,7 +653,7 @@ def test_verify_says_sound_or_what_it_found(here, capsys):
     assert run("verify", str(folder), "-q") == 1
     out = capsys.readouterr().out
     assert out.startswith("chunk: updates unit 0.0.1: cannot be read")
-    assert out.rstrip().splitlines()[-1].startswith("1 findings: complete")
+    assert out.rstrip().splitlines()[-1].startswith("1 finding: complete")
 
 
 def test_a_running_store_is_refused_to_a_second_command(here, capsys):

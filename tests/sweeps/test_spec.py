@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle.small_sweeps import small_base
 
+import lagsweep
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.config.config import Limit, PipelineConfig
 from lagsweep.sweeps.config.rules import contradictions
@@ -269,6 +270,36 @@ def test_a_bad_file_is_refused_with_file_section_and_key(tmp_path, case):
     assert str(path) in str(caught.value)
     for mention in mentions:
         assert mention in str(caught.value)
+
+
+SHORT_FORMS = {
+    "response_length": "lognormal:300:0.6",
+    "environment_seconds": "fixed:2",
+    "drift": "from_records:rollouts.jsonl:token",
+    "engine": "engine.toml",
+}
+
+
+@pytest.mark.parametrize("field", SHORT_FORMS)
+@pytest.mark.parametrize("section", ["base", "axes"])
+def test_the_short_form_of_a_flag_in_a_file_is_refused_with_the_form_of_a_file(tmp_path, section, field):
+    if (section, field) == ("axes", "engine"):
+        pytest.skip("an engine is no axis")
+    value = json.dumps(SHORT_FORMS[field] if section == "base" else [SHORT_FORMS[field]])
+    path = written(tmp_path, f"[{section}]\n{field} = {value}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_spec(path)
+
+    (finding,) = caught.value.findings
+    assert finding.field.endswith(f"{section}.{field}")
+    assert finding.value == SHORT_FORMS[field]
+    table, _, call = finding.way_out.removeprefix("In TOML: ").removesuffix(".").partition("; in Python: ")
+    if field == "drift":  # both read a file
+        assert table == '{ law = "from_records", path = "rollouts.jsonl", level = "token" }'
+        return
+    meant = load_spec(written(tmp_path, f"[base]\n{field} = {table.partition(' or ')[0]}\n")).base
+    made = eval(call, {name: getattr(lagsweep, name) for name in ("LengthLaw", "SecondsLaw", "Engine")})
+    assert getattr(meant, field) == made
 
 
 def test_a_missing_file_is_refused(tmp_path):

@@ -599,7 +599,7 @@ def test_a_repair_undoes_wrong_values_that_fit_their_digests(store, sound, capsy
     facts = json.loads(capsys.readouterr().out)
 
     assert ended.value.code == 0
-    assert facts["repairs"][0] == "undid 1 units; the run's command does them again"
+    assert facts["repairs"][0] == "undid 1 unit; the run's command does again what was undone"
     assert facts["complete"] is False
     watch = Watch()
     run_into_store(spec(), store, progress=watch)

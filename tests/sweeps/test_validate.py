@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from oracle.case_files import ROLLOUTS, bug, real_rollouts
 
 from lagsweep.errors import ConfigError, ContractError
-from lagsweep.kernels.contract.contract import RolloutContract
+from lagsweep.kernels.contract.contract import RolloutContract, batch_contract_errors
 from lagsweep.sweeps.cli.main import main
 from lagsweep.sweeps.records import check as records_module
 from lagsweep.sweeps.records.check import validate_records
@@ -26,6 +26,7 @@ from lagsweep.testing import good_record
 
 GOOD = json.dumps(good_record())
 SHORT = json.dumps(good_record(behavior_logprobs=[-0.5]))
+ONE_ALONE = [good_record(sample_id=name, prompt_id=name[0]) for name in ("a1", "a2", "b1")]
 
 
 def good(i):
@@ -332,10 +333,10 @@ def test_what_the_command_prints(run):
     assert (code, err) == (1, "")
     assert out.splitlines() == [
         "line 2 ('run1-p003-r01'): logprob_length: behavior_logprobs: must have one value per response "
-        "token, 3 (got 1 values). Keep the sampler's ids and values together; never pad, cut or re-tokenise.",
+        "token, 3 (got 1 value). Keep the sampler's ids and values together; never pad, cut or re-tokenise.",
         "line 3: json_syntax: line: must be one JSON value (got 'Expecting property name enclosed in double "
         "quotes at column 2'). Write one record per line.",
-        "... and 1 more findings, counted below (--show prints more)",
+        "... and 1 more finding, counted below (--show prints more)",
         "",
         "rule            severity  records  values  first line  what it asks",
         "logprob_length  error           2       2           2  there is one log-probability per response "
@@ -439,12 +440,23 @@ def test_text_from_a_record_cannot_drive_the_terminal(run):
     assert out.count("line 1 (") == 2
 
 
+def test_what_is_one_is_named_so(run):
+    _, out, _ = run(f"{GOOD}\n", "--statistics", "--clean", "clean.jsonl")
+    _, of_three, _ = run("\n".join(json.dumps(row) for row in ONE_ALONE))
+
+    assert "records.jsonl: 1 record in 1 line (0 blank): 1 valid, 0 bad, 0 with warnings" in out
+    assert "\n1 group: 1 with 1 rollout\n" in out
+    assert "clean.jsonl: 1 good record written, 0 left out" in out
+    assert "(got 1 group of one)" in of_three
+    assert [str(found).count("(got 1 group of one)") for found in batch_contract_errors(ONE_ALONE)] == [1]
+
+
 def test_progress_is_plain_lines_on_stderr(run, monkeypatch):
     monkeypatch.setattr(records_module, "_PROGRESS_SECONDS", 0.0)
 
     _, out, err = run(f"{GOOD}\n{SHORT}\n", "--no-batch-rules")
 
-    assert err == "records.jsonl: 1 lines, 0 errors\nrecords.jsonl: 2 lines, 1 errors\n"
+    assert err == "records.jsonl: 1 line, 0 errors\nrecords.jsonl: 2 lines, 1 error\n"
     assert "\r" not in out + err
 
 

@@ -15,6 +15,7 @@ from oracle import every_command
 from lagsweep import DriftLaw, LengthLaw, read_engine_log, read_step_log
 from lagsweep.errors import ConfigError
 from lagsweep.sweeps.logs.lengths import read_lengths
+from lagsweep.sweeps.records.findings_file import checked_findings_path
 from lagsweep.testing import good_record
 
 TRL = {"prompt_ids": [5], "completion_ids": [6, 2], "sampling_per_token_logps": [-0.5, -0.5]}
@@ -111,7 +112,7 @@ def test_statistics_by_version_and_by_group(folder):
     ]  # fmt: skip
     assert statistics["groups"] == {"groups": 2, "sizes": {"3": 2}, "equal_rewards": 0, "with_rewards": 1}
     assert "2 groups: 2 with 3 rollouts" in text
-    assert "0 of 1 groups (of several rollouts, each with a reward) have equal rewards only" in text
+    assert "0 of 1 group (of several rollouts, each with a reward) have equal rewards only" in text
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
@@ -202,6 +203,25 @@ def test_the_good_rows_of_a_table_keep_their_columns(folder):
         (["in", "--clean", "none/good.jsonl"], "--clean: must lie in a folder that exists"),
         (["-", "--clean", "good.jsonl"], "--clean: needs files, which are read twice"),
         (["in", "--findings", "f.csv"], "--findings: must end in .parquet or .jsonl"),
+        (["in", "--findings", ""], "--findings: must end in .parquet or .jsonl"),
+        (["in", "--findings", "in/a.jsonl", "--overwrite"], "--findings: must not be a file that is read"),
+        (["in", "--findings", "in/../in/a.jsonl"], "--findings: must not be a file that is read"),
+        (["in", "--findings", "old.jsonl"], "--findings: must not be there already (got 'old.jsonl')"),
+        (["-", "--findings", "old.jsonl"], "--findings: must not be there already"),
+        (["none.jsonl", "--findings", "old.jsonl"], "--findings: must not be there already"),
+        (["in", "--findings", "none/f.jsonl"], "--findings: must lie in a folder that exists"),
+        (
+            ["in", "--clean", "f.jsonl", "--findings", "f.jsonl"],
+            "--findings: must not be the file of --clean",
+        ),
+        (
+            ["in", "--clean", "f.jsonl", "--findings", "in/../f.jsonl"],
+            "--findings: must not be the file of --clean",
+        ),
+        (
+            ["in", "--clean", "old.jsonl", "--findings", "./old.jsonl", "--overwrite"],
+            "--findings: must not be the file of --clean",
+        ),
         (["in", "--columns", "sample_id"], "--columns: must be OURS=THEIRS"),
         (["-", "--shape", "auto"], "--shape: must be named for the standard input"),
     ],
@@ -232,6 +252,35 @@ def test_a_file_is_replaced_only_when_asked_and_only_by_a_whole_one(folder, monk
 
     run(["validate", "in", "--clean", "old.jsonl", "--overwrite"])
     assert len((folder / "old.jsonl").read_text().splitlines()) == 10
+    run(["validate", "in", "--findings", "old.jsonl", "--overwrite"])
+    assert len((folder / "old.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_link_to_a_file_that_is_read_or_cleaned_is_that_file(folder):
+    before = (folder / "in" / "a.jsonl").read_bytes()
+    (folder / "read.jsonl").symlink_to("in/a.jsonl")
+    os.link(folder / "in" / "a.jsonl", folder / "hard.jsonl")
+    (folder / "here").symlink_to(".")
+
+    for option in ("--clean", "--findings"):
+        for name in ("read.jsonl", "hard.jsonl"):
+            answer = run(["validate", "in/a.jsonl", option, name, "--overwrite"])
+            assert answer.code == 2
+            assert answer.err.startswith(f"error: {option}: must not be a file that is read (got '{name}')")
+    answer = run(["validate", "in/a.jsonl", "--clean", "new.jsonl", "--findings", "here/new.jsonl"])
+
+    assert answer.code == 2
+    assert answer.err.startswith("error: --findings: must not be the file of --clean (got 'here/new.jsonl')")
+    assert (folder / "in" / "a.jsonl").read_bytes() == before
+    assert not (folder / "new.jsonl").exists()
+
+
+def test_a_file_that_the_shell_opened_as_the_standard_input_is_read_too(folder, monkeypatch):
+    (folder / "old.jsonl").write_text("old")
+    with (folder / "old.jsonl").open() as opened:
+        monkeypatch.setattr("sys.stdin", opened)
+        with pytest.raises(ConfigError, match=r"^--findings: must not be a file that is read"):
+            checked_findings_path(Path("old.jsonl"), "--findings", ["-"], overwrite=True)
 
 
 def test_a_shape_is_told_by_the_first_record_and_columns_are_mapped(folder):
