@@ -15,7 +15,7 @@ from lagsweep.sweeps.spec.changes import made_with
 
 FIELDS = [name for name in ls.PipelineConfig.model_fields if name != "seed"]
 KNOBS = sorted({knob.name for preset in all_presets().values() for knob in preset.knobs})
-# What is changed in the base, and the axis that sets the same: every field, alias, knob and field of an engine.
+# A change of the base, and the axis that sets the same: every field, alias, knob and field of an engine.
 PAIRS = [
     *((name, name) for name in FIELDS),
     *((field, alias) for alias, field in AXIS_FIELDS.items()),
@@ -61,13 +61,17 @@ def test_the_flag_the_axis_and_the_way_out_are_named(tmp_path, monkeypatch, comm
 
 def test_several_are_named_at_once_and_an_axis_of_the_file_counts(tmp_path):
     spec = tmp_path / "s.toml"
-    spec.write_text("seeds = 1\n[base]\nduration_seconds = 60\n[axes]\nmax_lag = [1, 2]\nqueue_cap = [9000]\n")
+    spec.write_text(
+        "seeds = 1\n[base]\nduration_seconds = 60\n[axes]\nmax_lag = [1, 2]\nqueue_cap = [9000]\n"
+    )
     answer = run(["run", str(spec), "--max-policy-lag", "7", "--max-queue-tokens", "8000"])
 
     assert answer.code == 2
     assert b"--max-policy-lag: has no effect" in answer.err
     assert b"--max-queue-tokens: has no effect" in answer.err
-    with pytest.raises(ls.ConfigError, match="max_policy_lag: has no effect in any cell beside the axis max_lag"):
+    with pytest.raises(
+        ls.ConfigError, match="max_policy_lag: has no effect in any cell beside the axis max_lag"
+    ):
         ls.load_spec(spec, max_policy_lag=7)
     alone = run(["run", str(spec), "--axis", "max_lag=7", "--dry-run", "--json"])
     assert json.loads(alone.out)["cells"] == 1

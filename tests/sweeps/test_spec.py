@@ -287,7 +287,7 @@ def test_every_bad_value_is_listed_at_once():
 def test_laws_and_misplaced_names_of_a_base_are_listed_at_once(tmp_path):
     path = written(
         tmp_path,
-        '[base]\nmax_lag = 4\nresponse_length = { law = "fxed", n = 3 }\nenvironment_seconds = { law = "no" }\n',
+        '[base]\nmax_lag = 4\nresponse_length = { law = "fxed" }\nenvironment_seconds = { law = "no" }\n',
     )
     with pytest.raises(ConfigError) as caught:
         load_spec(path)

@@ -1,4 +1,4 @@
-"""What a run says of itself: threads that a dry run reckons with, and runs that are kept when it is stopped."""
+"""What a run says of itself: the threads of a dry run, and how many runs are kept when it is stopped."""
 
 from __future__ import annotations
 

@@ -304,7 +304,9 @@ def test_a_cell_without_a_value_gets_no_more_seeds_and_that_is_said_at_the_first
 
 def test_where_no_cell_has_a_value_the_first_look_is_the_last():
     notes = Notes()
-    ds = run_spec(spec("mean_lag within 1%", 200, {"train_overhead_seconds": [900.0, 1000.0]}), progress=notes)
+    ds = run_spec(
+        spec("mean_lag within 1%", 200, {"train_overhead_seconds": [900.0, 1000.0]}), progress=notes
+    )
 
     assert (ds["status"] == 1).sum("seed").values.tolist() == [32, 32]
     assert "until: 32 seeds, 0 of 2 cells need more" in notes.notes
