@@ -5,6 +5,7 @@ The same seeds fail at the same moments with both scopes, so that what sets them
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,12 +15,15 @@ import numpy as np
 from ...kernels.errors import ConfigError
 from ...kernels.intervals import mean_interval
 from ..config.config import PipelineConfig
+from ..runs.diagnosis import phase_bounds, too_short_for_an_update
 from ..runs.simulate import simulate_pipeline
 
 SCOPES: tuple[Literal["full", "weights_only"], ...] = ("full", "weights_only")
 LOST = ("lost_updates", "lost_tokens", "repeated_prompts")
-FAILURES_OF_A_RUN = 8  # where no failure rate is given
+FAILURES_OF_A_RUN = 8  # where no failure rate or no horizon is given
 UPDATES = 10  # … and no cadence
+_MOST_ROLLOUTS = 1_000_000  # of a run whose horizon is chosen here
+_LONGEST_SECONDS = 5e5  # … with a decode slowdown, which allows no longer one
 Interval = tuple[float, float]
 
 
@@ -52,6 +56,7 @@ def failing(
     config: PipelineConfig,
     trainer_mtbf_seconds: float | None = None,
     checkpoint_every_updates: int | None = None,
+    **others: Any,
 ) -> tuple[PipelineConfig, tuple[str, ...]]:
     """Return a configuration that fails and saves, and the names of what had to be assumed.
 
@@ -61,15 +66,46 @@ def failing(
     trainer_mtbf_seconds, checkpoint_every_updates : float and int, optional
         In the place of the configuration's own; where neither is there, so that a run has some eight
         failures, and every ten updates.
+    **others
+        ``duration_seconds``, ``restart_seconds`` and ``checkpoint_seconds``, likewise. A horizon that is said
+        nowhere has some eight failures and many updates.
+
+    Examples
+    --------
+    >>> config, assumed = failing(PipelineConfig(), 3600)
+    >>> config.duration_seconds, assumed
+    (28800.0, ('checkpoint_every_updates', 'duration_seconds'))
     """
-    measured = config.duration_seconds - config.warmup_seconds
     mtbf = trainer_mtbf_seconds or config.trainer_mtbf_seconds
     every = checkpoint_every_updates or config.checkpoint_every_updates
-    assumed = {"trainer_mtbf_seconds": mtbf, "checkpoint_every_updates": every}
+    said = {*others, *config.model_fields_set}
+    duration = others.pop("duration_seconds", config.duration_seconds)
+    if "duration_seconds" not in said:
+        duration = config.warmup_seconds + _horizon(config, mtbf or 0.0)
     found = config.replace(
-        trainer_mtbf_seconds=mtbf or measured / FAILURES_OF_A_RUN, checkpoint_every_updates=every or UPDATES
+        trainer_mtbf_seconds=mtbf or (duration - config.warmup_seconds) / FAILURES_OF_A_RUN,
+        checkpoint_every_updates=every or UPDATES,
+        duration_seconds=duration,
+        **others,
     )
-    return found, tuple(name for name, value in assumed.items() if value is None)
+    assumed = {
+        "trainer_mtbf_seconds": mtbf is None,
+        "checkpoint_every_updates": every is None,
+        "duration_seconds": "duration_seconds" not in said,
+    }
+    return found, tuple(name for name, chosen in assumed.items() if chosen)
+
+
+def _horizon(config: PipelineConfig, mtbf: float) -> float:
+    """Choose how long a run is measured: some failures, a few checkpoints between them, and not for hours."""
+    bounds = phase_bounds(config)
+    made = bounds.generation_seconds if math.isfinite(bounds.generation_seconds) else 0.0
+    between = max(mtbf, 2 * UPDATES * (made + bounds.training_seconds))
+    rollout = max(config.rollout_overhead_seconds + config.lone_decode_seconds, 1e-6)
+    most = _MOST_ROLLOUTS * rollout / config.rollout_workers
+    if config.decode_slowdown_per_rollout > 0:
+        most = min(most, _LONGEST_SECONDS)
+    return float(f"{min(FAILURES_OF_A_RUN * between, most):.6g}")
 
 
 def scope_losses(config: PipelineConfig, seeds: int, confidence: float = 0.95) -> tuple[ScopeLoss, ...]:
@@ -103,13 +139,22 @@ def scope_losses(config: PipelineConfig, seeds: int, confidence: float = 0.95) -
     runs = {scope: _runs(config.replace(checkpoint_scope=scope), seeds) for scope in SCOPES}
     if not runs["full"]["failures"].any():
         rule = "must let the trainer fail in some run"
-        way_out = "Give a shorter one, a longer duration_seconds or more --seeds."
+        way_out = "Give a shorter --trainer-mtbf-seconds, a longer --duration-seconds or more --seeds."
         raise ConfigError("trainer_mtbf_seconds", rule, config.trainer_mtbf_seconds, way_out)
     whole = runs["full"]["trained_tokens_per_second"]
     if not whole.any():
-        rule = "must be long enough to train between failures"
-        raise ConfigError("duration_seconds", rule, config.duration_seconds, "Give many updates' time.")
+        raise ConfigError(*_why_nothing_is_trained(config))
     return tuple(_loss(scope, own, whole, confidence) for scope, own in runs.items())
+
+
+def _why_nothing_is_trained(config: PipelineConfig) -> tuple[str, str, Any, str]:
+    short = too_short_for_an_update(config)
+    if short:
+        rule = f"must be long enough to train: {short}"
+        return "duration_seconds", rule, config.duration_seconds, "Give a longer --duration-seconds."
+    way_out = "Give a longer --trainer-mtbf-seconds, or a smaller --checkpoint-every-updates."
+    rule = "must let the trainer finish updates between failures, and keep them"
+    return "trainer_mtbf_seconds", rule, config.trainer_mtbf_seconds, way_out
 
 
 def _runs(config: PipelineConfig, seeds: int) -> dict[str, np.ndarray]:
@@ -120,8 +165,9 @@ def _runs(config: PipelineConfig, seeds: int) -> dict[str, np.ndarray]:
         result = simulate_pipeline(config.replace(seed=seed))
         for name in names:
             rows[name].append(float(result.metrics[name]))
-        came = [row for row in result.timeline if row["event"] == "failure"]
-        rows["failures"].append(sum(row["time"] >= config.warmup_seconds for row in came))
+        timeline = result._columns["timeline"]  # as rows, those of a long run would take a gigabyte
+        came = timeline["time"][timeline["event"] == "failure"]
+        rows["failures"].append(int((came >= config.warmup_seconds).sum()))
     return {name: np.array(values) for name, values in rows.items()}
 
 

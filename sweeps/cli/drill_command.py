@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from ..checkpoint.drill import RecoveryDrill, ResumeReport
     from ..checkpoint.scope_losses import ScopeLoss
 
-_ABOVE_0 = click.FloatRange(min=0, min_open=True)
+_ABOVE_0, _FROM_0 = click.FloatRange(min=0, min_open=True), click.FloatRange(min=0)
+# Fields of a run that flags change; without a run there is nothing to change.
+_OF_A_RUN = (
+    "trainer_mtbf_seconds", "checkpoint_every_updates", "duration_seconds", "restart_seconds",
+    "checkpoint_seconds",
+)  # fmt: skip
 
 
 EPILOG = """
@@ -42,6 +47,15 @@ Examples:
     "--checkpoint-every-updates", type=click.IntRange(min=1), help="Cadence, in place of the run's."
 )
 @click.option(
+    "--duration-seconds",
+    type=_ABOVE_0,
+    help="Simulated horizon, in place of the run's. Where neither is given, some eight failures long.",
+)
+@click.option(
+    "--restart-seconds", type=_FROM_0, help="From a failure until the trainer works, in place of the run's."
+)
+@click.option("--checkpoint-seconds", type=_FROM_0, help="Of a checkpoint, in place of the run's.")
+@click.option(
     "--seeds", type=click.IntRange(1, 1000), default=8, show_default=True, help="Runs with each scope."
 )
 @click.option(
@@ -63,7 +77,7 @@ def command(seed: int, before: int, after: int, as_json: bool, **run: Any) -> in
     """
     if run["spec"] is not None or run["preset"] is not None:
         return _losses(run, as_json)
-    given = [name for name in ("trainer_mtbf_seconds", "checkpoint_every_updates", "knobs") if run[name]]
+    given = [name for name in (*_OF_A_RUN, "knobs") if run[name] not in (None, ())]
     if given:
         flag = "--knob" if given[0] == "knobs" else f"--{given[0].replace('_', '-')}"
         raise ConfigError(flag, "needs a run", NO_VALUE, "Give --config SPEC or --preset NAME too.")
@@ -87,13 +101,13 @@ def _losses(run: dict[str, Any], as_json: bool) -> int:
     flags = ("seeds", "where", "tables", "name", "baseline", "masks", "until", "windows")
     nothing = dict.fromkeys(flags)
     spec = spec_from_arguments(run["spec"], base_changes=changes, axis_changes={}, options=nothing)
-    config, assumed = failing(spec.config(0), run["trainer_mtbf_seconds"], run["checkpoint_every_updates"])
+    given = {name: run[name] for name in _OF_A_RUN if run[name] is not None}
+    config, assumed = failing(spec.config(0), **given)
     losses = scope_losses(config, run["seeds"])
     if as_json:
-        names = ("trainer_mtbf_seconds", "restart_seconds", "checkpoint_every_updates", "checkpoint_seconds")
         facts = {
             "seeds": run["seeds"],
-            **{name: getattr(config, name) for name in names},
+            **{name: getattr(config, name) for name in _OF_A_RUN},
             "assumed": list(assumed),
             "scopes": [loss_facts(one) for one in losses],
         }
@@ -122,7 +136,8 @@ def _print_losses(config: Any, assumed: tuple[str, ...], losses: tuple[ScopeLoss
     click.echo(
         wrapped(
             f"The trainer fails every {config.trainer_mtbf_seconds:,.6g} s on average and restarts in "
-            f"{config.restart_seconds:g} s; {saved}; {seeds} runs with each scope, at the same seeds."
+            f"{config.restart_seconds:g} s; {saved}; {seeds} runs of {config.duration_seconds:,.6g} s "
+            "with each scope, at the same seeds."
         )
     )
     if assumed:

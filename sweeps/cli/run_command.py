@@ -135,7 +135,8 @@ def command(spec: str | None, **options: Any) -> int:
     if options["dry_run"]:
         from ..sweep.dry_run import dry_run_report
 
-        report = dry_run_report(sweep, folder, options["runs_per_unit"])
+        threads = _threads_of(options)
+        report = dry_run_report(sweep, folder, options["runs_per_unit"], threads=threads)
         click.echo(json_document("dry-run", report.facts) if options["as_json"] else report.text)
         return 0
     return _run(sweep, folder, options, task)
@@ -152,14 +153,18 @@ def _refuse_beside_task(options: dict[str, Any]) -> None:
             raise ConfigError("--task", f"cannot be given with {flag}", options["task"], way_out)
 
 
+def _threads_of(options: dict[str, Any]) -> int | None:
+    return 1 if options["executor"] == "serial" else options["threads"]
+
+
 def _name_cost(sweep: Any, folder: Path, options: dict[str, Any], progress: Any) -> None:
     """Say what a long or large run will take, before it starts: on threads of this machine alone."""
     if options["quiet"] or options["dask"] or options["rerun"] or sweep.custom is not None:
         return
     from ..sweep.dry_run import named_beforehand
 
-    threads = 1 if options["executor"] == "serial" else options["threads"]
-    cost = named_beforehand(sweep, folder, options["runs_per_unit"], threads=threads, progress=progress)
+    threads, unit_runs = _threads_of(options), options["runs_per_unit"]
+    cost = named_beforehand(sweep, folder, unit_runs, threads=threads, progress=progress)
     if cost:
         progress.note(cost)
 

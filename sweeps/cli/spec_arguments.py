@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,21 +45,34 @@ def spec_from_arguments(
     ConfigError
         Naming file, section and key, or the flag.
     """
+    from ..spec.changes import made_with
     from ..spec.reading import read_spec_file, spec_from_sections
 
-    changes: dict[str, Any] = {
-        "base_changes": base_changes,
-        "axis_changes": axis_changes,
-        "top_changes": _top_changes(options),
-    }
+    changes: dict[str, Any] = {"axis_changes": axis_changes, "top_changes": _top_changes(options)}
     if source is None:
         if not base_changes and not axis_changes:
             raise ConfigError(
                 "SPEC", "must be given unless flags say what to run", None, "Try aime-cap-lag-cadence."
             )
-        return spec_from_sections({}, folder=Path.cwd(), **changes)
+        build = partial(spec_from_sections, {}, folder=Path.cwd(), **changes)
+        return made_with(lambda base: build(base_changes=base), base_changes, _axes_of_spec, _flag)
     with _found(source) as path:
-        return read_spec_file(path, **changes)
+        build = partial(read_spec_file, path, **changes)
+        return made_with(lambda base: build(base_changes=base), base_changes, _axes_of_spec, _flag)
+
+
+def _axes_of_spec(spec: Any) -> Iterable[str]:
+    return tuple(spec.design.columns)
+
+
+def _flag(name: str) -> str:
+    """Name the flag that changes a field of the base, or a knob of its preset."""
+    from ..config.config import PipelineConfig
+    from ..spec.axes import engine_field
+
+    if name in PipelineConfig.model_fields or engine_field(name):
+        return f"--{name.replace('_', '-').replace('.', '-')}"
+    return f"--knob {name}"
 
 
 @contextlib.contextmanager
@@ -135,15 +149,27 @@ def ranges_from_argument(
     ConfigError
         Naming file, section and key, or the flag; and for sections that lay out points of their own.
     """
+    from ..spec.changes import made_with
     from ..spec.reading import read_sections
 
     if source is None:
-        return _ranges({}, Path.cwd(), base_changes, axis_changes)
+        return made_with(
+            lambda base: _ranges({}, Path.cwd(), base, axis_changes), base_changes, _axes_of_ranges, _flag
+        )
     with _found(source) as path:
-        try:
-            return _ranges(read_sections(path), path.parent, base_changes, axis_changes)
-        except ConfigError as error:
-            raise error.within(f"{path}: ") from None
+        content = read_sections(path)
+
+        def build(base: Mapping[str, Any]) -> Ranges:
+            try:
+                return _ranges(content, path.parent, base, axis_changes)
+            except ConfigError as error:
+                raise error.within(f"{path}: ") from None
+
+        return made_with(build, base_changes, _axes_of_ranges, _flag)
+
+
+def _axes_of_ranges(found: Ranges) -> Iterable[str]:
+    return tuple(found.axes)
 
 
 def _ranges(

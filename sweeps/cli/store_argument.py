@@ -1,4 +1,4 @@
-"""Which store a command is about: its folder, the beginning of its name, or what a shell's pattern gave."""
+"""Which store a command is about: its folder, its name or how that begins, or what a shell's pattern gave."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def the_store(paths: Sequence[Path]) -> Path | None:
     ----------
     paths : sequence of Path
         One path, or all that a shell's pattern matched: what is no store (a report, a chart) is skipped. A
-        path that does not exist is the beginning of a store's name, in its folder or in ``results``.
+        path that does not exist is the name of a store or its beginning, in its folder or in ``results``.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def the_store(paths: Sequence[Path]) -> Path | None:
     """
     if not paths:
         return None
-    from ..store.nearby import is_store, stores_beginning_with
+    from ..store.nearby import is_store, stores_called
 
     if len(paths) > 1:
         stores = [path for path in paths if is_store(path)]
@@ -49,7 +49,7 @@ def the_store(paths: Sequence[Path]) -> Path | None:
     (path,) = paths
     if path.exists() or not path.name or _has_parts(path):
         return path
-    return _only(stores_beginning_with(path), str(path)) or path
+    return _only(stores_called(path), str(path)) or path
 
 
 def _has_parts(path: Path) -> bool:

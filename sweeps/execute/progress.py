@@ -37,6 +37,9 @@ class Progress:
         """Pass on one failed run."""
         self.note(text)
 
+    def kept(self, runs: int) -> None:
+        """Learn how many runs in all are kept, where they end early: those of unfinished units are not."""
+
     def end(self) -> None:
         """Learn that no more will come."""
 
@@ -66,6 +69,11 @@ class Counting(Progress):
             self.done += runs
         if runs:
             self.show()
+
+    def kept(self, runs: int) -> None:
+        """Count those alone."""
+        with self._lock:
+            self.done = runs
 
     def show(self) -> None:
         """Pass on the count."""
@@ -232,6 +240,11 @@ class UntilItFails(Progress):
         """Pass it on."""
         with self._switched_off():
             self._observer.failure(text)
+
+    def kept(self, runs: int) -> None:
+        """Pass it on."""
+        with self._switched_off():
+            self._observer.kept(runs)
 
     def end(self) -> None:
         """Pass it on."""

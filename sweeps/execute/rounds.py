@@ -17,7 +17,7 @@ ReadValues = Callable[[str, int], np.ndarray]
 
 
 def run_rounds(rule: Rule, part: Part, run: RunMask, read: ReadValues, progress: Progress) -> dict[str, Any]:
-    """Run a part's cells until each has seeds enough.
+    """Run a part's cells until each has seeds enough, or has no value in any of those that it had.
 
     Parameters
     ----------
@@ -41,7 +41,13 @@ def run_rounds(rule: Rule, part: Part, run: RunMask, read: ReadValues, progress:
     for look in looks:
         run(open_cells, before, look)
         seeds[open_cells], before = look, look
-        open_cells = open_cells & ~rule.enough(read(rule.metric, look), open_cells, len(looks))
+        values = with_nan(rule.metric, read(rule.metric, look))
+        empty = open_cells & np.isnan(values).all(axis=1)
+        if count := int(empty.sum()):
+            cells = f"{count} cell{'s' if count > 1 else ''}"
+            progress.note(f"until: {rule.metric} has no value in {cells}; more seeds do not help")
+        open_cells = open_cells & ~empty
+        open_cells = open_cells & ~rule.enough(values, open_cells, len(looks))
         progress.note(f"until: {look} seeds, {int(open_cells.sum())} of {int(counted.sum())} cells need more")
         if not open_cells.any():
             break
@@ -49,10 +55,6 @@ def run_rounds(rule: Rule, part: Part, run: RunMask, read: ReadValues, progress:
     saved = 1 - done / fixed if fixed else 0.0
     progress.note(f"until: {done:,} runs in place of {fixed:,} at equal seeds, {saved:.0%} saved")
     if open_cells.any():
-        values = with_nan(rule.metric, read(rule.metric, before))
-        empty = int((open_cells & np.isnan(values).all(axis=1)).sum())
-        if empty:
-            progress.note(f"until: {rule.metric} has no value in {empty} cells; more seeds do not help")
-        if short := int(open_cells.sum()) - empty:
-            progress.note(f"until: {short} cells ran out of seeds first; give more than {len(part.seeds)}")
+        short = int(open_cells.sum())
+        progress.note(f"until: {short} cells ran out of seeds first; give more than {len(part.seeds)}")
     return {"runs": done, "fixed": fixed, "open": int(open_cells.sum()), "seeds": seeds}

@@ -445,7 +445,7 @@ def checked_axis(
             key = identity(value)
             if key in seen:
                 findings.append(
-                    Finding(place, "must not repeat a value", label(value), "Give each value once.")
+                    Finding(place, "must not repeat a value", shown(value), "Give each value once.")
                 )
             seen.add(key)
     if findings:
@@ -505,6 +505,17 @@ def label(value: Any) -> str:
     if isinstance(value, Engine):
         return " ".join(f"{name}={given}" for name, given in value.to_dict().items())
     return str(value)
+
+
+def shown(value: Any) -> Any:
+    """Return what a message shows for a value of an axis: a number as it is, anything else by its label.
+
+    Examples
+    --------
+    >>> shown(1), shown(0.5), shown(True), shown(None)
+    (1, 0.5, 'true', 'none')
+    """
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else label(value)
 
 
 def numbers_beside_none(labels: np.ndarray) -> np.ndarray | None:

@@ -24,6 +24,7 @@ from .axes import (
     field_of_axis,
     identity,
     is_whole,
+    shown,
 )
 
 POINT = "point"
@@ -184,9 +185,8 @@ def _refuse_repeated_points(columns: Mapping[str, tuple[int, tuple[Any, ...]]], 
     rows = zip(*([identity(value) for value in values] for _, values in columns.values()))
     for number, row in enumerate(rows):
         if row in seen:
-            raise ConfigError(
-                where, f"must not repeat a point (point {number})", dict(zip(columns, row)), "Give it once."
-            )
+            point = {name: shown(values[number]) for name, (_, values) in columns.items()}
+            raise ConfigError(where, f"must not repeat a point (point {number})", point, "Give it once.")
         seen.add(row)
 
 

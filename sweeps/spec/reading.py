@@ -202,18 +202,18 @@ def read_base(
     preset = wanted.pop("preset", None)
     preset = preset_name(preset) if isinstance(preset, str) else preset
     knobs = _knob_names(preset)
-    fields = {name: _read_field(name, value, folder) for name, value in wanted.items()}
-    misplaced = [name for name in fields if name in AXIS_FIELDS and name not in knobs]
-    if misplaced:
-        findings = [
-            Finding(
-                f"base.{name}",
-                "is the name of an axis",
-                wanted[name],
-                f"In [base] it is {AXIS_FIELDS[name]}.",
-            )
-            for name in misplaced
-        ]
+    fields: dict[str, Any] = {}
+    findings: list[Finding] = []
+    for name, value in wanted.items():
+        if name in AXIS_FIELDS and name not in knobs:
+            way_out = f"In [base] it is {AXIS_FIELDS[name]}."
+            findings.append(Finding(f"base.{name}", "is the name of an axis", value, way_out))
+            continue
+        try:
+            fields[name] = _read_field(name, value, folder)
+        except ConfigError as error:
+            findings += error.findings
+    if findings:
         raise ConfigError(*findings)
     try:
         if preset is None:

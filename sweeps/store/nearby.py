@@ -1,7 +1,8 @@
-"""Which stores lie near a path: those whose names begin with it, and those that may be meant by it."""
+"""Which stores lie near a path: those that it names, or begins to name, and those that may be meant by it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,6 +14,7 @@ RESULTS = Path("results")  # where `lagsweep run` puts stores
 REPLACED = ".replaced-"
 _UNDER_WAY = (".extending-", REPLACED, ".building-", ".joining-")
 _MOST_NAMED = 5
+_DIGITS = re.compile("-[0-9a-f]{8}$")  # of the fingerprint, behind the name
 
 
 def is_store(path: Path) -> bool:
@@ -20,17 +22,20 @@ def is_store(path: Path) -> bool:
     return (path / ZARR_NAME).is_dir() and not any(mark in path.name for mark in _UNDER_WAY)
 
 
-def stores_beginning_with(path: Path) -> list[Path]:
-    """List the stores whose names begin with a path's last part, in its folder.
+def stores_called(path: Path) -> list[Path]:
+    """List the stores that a path's last part may name, in its folder: exactly, or else by its beginning.
 
-    Those of a name alone may lie here or in ``results``.
+    A store's folder is its name and eight digits. Those of a name alone may lie here or in ``results``.
 
     Examples
     --------
-    >>> stores_beginning_with(Path("no-such-store"))
+    >>> stores_called(Path("no-such-store"))
     []
     """
-    return [store for store in _stores_in(_folders(path)) if store.name.startswith(path.name)]
+    found = [store for store in _stores_in(_folders(path)) if store.name.startswith(path.name)]
+    whole = [store for store in found if store.name == path.name]
+    named = [store for store in found if _DIGITS.sub("", store.name) == path.name]
+    return whole or named or found
 
 
 def some_named(stores: Sequence[Path]) -> str:
@@ -49,7 +54,7 @@ def way_to_a_store(path: Path) -> str:
     if not path.exists() and beside(path, REPLACED):
         return "An extension or a merge of it was killed; the run's command or `lagsweep compact` goes on."
     inside = _stores_in([path])
-    found = inside or (stores_beginning_with(path) if path.name else [])
+    found = inside or (stores_called(path) if path.name else [])
     if not found and path.name:
         # The digits behind a name are not what anybody types.
         near = {store.name.rpartition("-")[0] or store.name: store for store in _stores_in(_folders(path))}

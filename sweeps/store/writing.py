@@ -241,11 +241,25 @@ class StoredRun:
             self.execute(todo)
             if until is not None:
                 self._run_rounds(parse_rule(until))
+        except BaseException:
+            self.progress.kept(self._runs_kept())
+            raise
         finally:
             self.progress.end()
 
     def _runs_done(self, part: str) -> int:
         return sum(int(record["runs"]) for _, record in self.store.done_units(self.store.part(part)))
+
+    def _runs_kept(self) -> int:
+        """Count the runs that the journal calls done: what the same command begins with."""
+        store, rounds_decide = self.store, self.store.spec.until is not None
+        units = store.units() if self.task is None else self.task.units(store)
+        done = [
+            (part, unit, store.done_mask(part, unit))
+            for part, unit in units
+            if not (rounds_decide and part.name == CELLS)  # of such a unit some cells alone were run
+        ]
+        return runs_of(done) + (self._runs_done(CELLS) if rounds_decide else 0)
 
     def _run_rounds(self, rule: Rule) -> None:
         """Add seeds round by round, only to the cells that need more."""

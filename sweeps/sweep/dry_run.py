@@ -14,7 +14,7 @@ from ...kernels.errors import ConfigError, StoreError
 from ..execute.compiling import compile_first
 from ..execute.plan import CELLS, Part, bytes_in_memory, guessed_run_seconds, plan_parts, total_runs
 from ..execute.progress import Progress, duration
-from ..execute.threads import default_threads
+from ..execute.threads import checked_threads
 from ..execute.work import run_block
 from ..runs.many import RECORD_NOTHING
 from ..spec.exclusions import exclusion_reasons
@@ -59,12 +59,12 @@ def dry_run_report(
     StoreError
         If the folder holds a sweep that this one does not extend.
     """
+    workers = checked_threads(threads)
     parts = plan_parts(spec, unit_runs)
     cells = parts[0]
     plan, left, done = _against_store(spec, folder, parts)
     compile_first(spec.base, progress or Progress())
     run_seconds, measured = calibrate(cells)
-    workers = threads or default_threads()
     facts: dict[str, Any] = {
         "store": str(folder),
         "fingerprint": spec.fingerprint,
@@ -102,7 +102,7 @@ def named_beforehand(
     Only what a guess from the settings calls long is measured, since that takes a second.
     """
     parts = plan_parts(spec, unit_runs)
-    size, runs, workers = bytes_in_memory(parts), total_runs(parts), threads or default_threads()
+    size, runs, workers = bytes_in_memory(parts), total_runs(parts), checked_threads(threads)
     guessed = runs * guessed_run_seconds(spec.base, spec.design) / workers
     if size < LARGE_BYTES and guessed < LONG_SECONDS / _GUESS_IS_OFF_BY:
         return ""
@@ -116,8 +116,7 @@ def named_beforehand(
     if left == 0 or (size < LARGE_BYTES and seconds < LONG_SECONDS):
         return ""
     at_most = "at most " if spec.until else ""
-    on = f"{workers} thread{'s' if workers > 1 else ''}"
-    return f"about {at_most}{duration(seconds)} on {on}, {_bytes(size)} before compression"
+    return f"about {at_most}{duration(seconds)} on {_count(workers)}, {_bytes(size)} before compression"
 
 
 def _against_store(spec: SweepSpec, folder: Path, parts: list[Part]) -> tuple[str, int, int]:
@@ -180,11 +179,15 @@ def _text(spec: SweepSpec, facts: dict[str, Any]) -> str:
             f"runs       {facts['runs']:,} at {facts['seeds']:,} seeds{baseline}{until}",
             f"units      {facts['units']:,} of about {facts['runs_per_unit']:,} runs",
             f"size       {_bytes(facts['bytes_uncompressed'])} before compression",
-            f"time       {duration(facts['estimated_seconds'])} on {facts['threads']} threads "
+            f"time       {duration(facts['estimated_seconds'])} on {_count(facts['threads'])} "
             f"({facts['seconds_per_run'] * 1e3:.3g} ms a run, measured on {facts['runs_measured']} runs)",
             f"would      {facts['plan']} ({facts['runs_left']:,} runs left, {facts['runs_done']:,} done)",
         ]
     )
+
+
+def _count(threads: int) -> str:
+    return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
 def _bytes(size: float) -> str:

@@ -28,6 +28,7 @@ from ..execute.work import UnitWork, one_unit, recording, tell_failures
 from ..results.dataset import build_dataset
 from ..results.masks import masks_of
 from ..runs.status import DONE
+from ..spec.changes import made_with
 from ..spec.make import make_spec
 from ..spec.reading import read_spec_file
 from ..spec.spec import SweepSpec
@@ -237,7 +238,7 @@ def load_spec(path: str | Path, **overrides: Unpack[SpecSettings]) -> SweepSpec:
     path : path
         The file.
     **overrides
-        Settings of the base that take the place of the file's.
+        Settings of the base that take the place of the file's; what an axis sets in every cell is refused.
 
     Returns
     -------
@@ -249,4 +250,10 @@ def load_spec(path: str | Path, **overrides: Unpack[SpecSettings]) -> SweepSpec:
     ConfigError
         Naming file, section and key of whatever is wrong.
     """
-    return read_spec_file(path_of("path", path), base_changes=overrides).replace(runner=run_spec)
+    file = path_of("path", path)
+    spec = made_with(
+        lambda changes: read_spec_file(file, base_changes=changes),
+        {**overrides},
+        lambda spec: tuple(spec.design.columns),
+    )
+    return spec.replace(runner=run_spec)

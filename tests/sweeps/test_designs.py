@@ -92,7 +92,9 @@ def test_explicit_points_come_from_tables(tmp_path):
 
 
 def test_a_repeated_point_is_refused():
-    with pytest.raises(ConfigError, match=r"must not repeat a point \(point 1\)"):
+    with pytest.raises(
+        ConfigError, match=r"repeat a point \(point 1\) \(got \{'max_lag': 1, 'sync_cadence': 2\}\)"
+    ):
         design_from_groups([{"max_lag": [1, 1], "sync_cadence": [2, 2]}])
 
 

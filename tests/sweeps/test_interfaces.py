@@ -116,6 +116,30 @@ def test_two_stores_of_one_beginning_are_named(here, capsys):
     assert "2 stores match: results/mine-1, results/mine-2. Name one." in error
 
 
+def test_an_exact_name_comes_before_those_that_only_begin_so(here, capsys):
+    made("results/sky-0a1b2c3d")
+    made("results/sky2-0a1b2c3d", max_lag=[1, 2])
+    made("results/sky-lark-0a1b2c3d", max_lag=[1, 3])
+
+    for name in ("sky", "results/sky"):
+        code, out, _ = ran(capsys, "show", name, "--json")
+        assert code == 0
+        assert json.loads(out)["store"] == "results/sky-0a1b2c3d"
+    with pytest.raises(StoreError, match="Did you mean 'results/sky-0a1b2c3d'"):
+        ls.open_sweep("sky")
+    code, _, error = ran(capsys, "show", "sk")
+    assert code == 2
+    assert "3 stores match" in error
+
+    made("results/sky-3c2b1a0d", max_lag=[1, 4])
+    code, _, error = ran(capsys, "show", "sky")
+    assert code == 2
+    assert "2 stores match: results/sky-0a1b2c3d, results/sky-3c2b1a0d. Name one." in error
+
+    made("results/sky", max_lag=[1, 5])
+    assert json.loads(ran(capsys, "show", "sky", "--json")[1])["store"] == "results/sky"
+
+
 def test_what_a_pattern_matches_beside_a_store_is_skipped(here, capsys):
     made("results/mine-1")
     assert ran(capsys, "report", "results/mine-1")[0] == 0

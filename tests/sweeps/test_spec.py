@@ -220,7 +220,7 @@ BAD_FILES = {
     ),
     "misspelt axis": ("[axes]\nmax_lagg = [1]\n", ["axes", "'max_lagg'", "Did you mean 'max_lag'?"]),
     "empty axis": ("[axes]\nmax_lag = []\n", ["axes.max_lag: must have at least one value (got [])."]),
-    "repeated value": ("[axes]\nmax_lag = [1, 2, 1]\n", ["axes.max_lag: must not repeat a value (got '1')."]),
+    "repeated value": ("[axes]\nmax_lag = [1, 2, 1]\n", ["axes.max_lag: must not repeat a value (got 1)."]),
     "a number as axis": (
         "[axes]\nmax_lag = 3\n",
         ["axes.max_lag: must be a list of values or a range (got 3)."],
@@ -313,6 +313,34 @@ def test_every_bad_value_is_listed_at_once():
 
     assert str(caught.value).count("\n") == 2
     assert "Did you mean 'reserve'?" in str(caught.value)
+
+
+def test_laws_and_misplaced_names_of_a_base_are_listed_at_once(tmp_path):
+    path = written(
+        tmp_path,
+        '[base]\nmax_lag = 4\nresponse_length = { law = "fxed" }\nenvironment_seconds = { law = "no" }\n',
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_spec(path)
+
+    for place in ("base.max_lag", "base.response_length", "base.environment_seconds"):
+        assert any(place in finding.field for finding in caught.value.findings)
+
+
+@pytest.mark.parametrize(
+    ("axes", "value"),
+    [
+        ({"max_lag": [1, 1]}, 1),
+        ({"drift_per_version": [0.5, 0.5]}, 0.5),
+        ({"queue_cap": [None, None]}, "none"),
+        ({"admission": ["reserve", "reserve"]}, "reserve"),
+    ],
+)
+def test_a_repeated_value_is_shown_as_what_it_is(axes, value):
+    with pytest.raises(ConfigError) as caught:
+        make_spec(PipelineConfig(), axes, 1)
+    (finding,) = caught.value.findings
+    assert (finding.value, type(finding.value)) == (value, type(value))
 
 
 def test_cells_that_contradict_themselves_are_named_before_anything_runs():

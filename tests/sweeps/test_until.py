@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -280,3 +282,32 @@ def test_stopped_and_resumed_ends_byte_for_byte_the_same(tmp_path, after):
     run_into_store(spec(), tmp_path / "sweep")
 
     assert tree(tmp_path / "sweep") == tree(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("rule", ["mean_lag within 20%", "lowest mean_lag resolved"])
+def test_a_cell_without_a_value_gets_no_more_seeds_and_that_is_said_at_the_first_look(rule, tmp_path):
+    axes = {"train_overhead_seconds": [0.5, 0.6, 1000.0]}
+    notes = Notes()
+    ds = run_into_store(spec(rule, 200, axes), tmp_path / "sweep", progress=notes)
+    counts = (ds["status"] == 1).sum("seed").values.tolist()
+    told = [note for note in notes.notes if note.startswith("until: ")]
+
+    assert counts[2] == 32
+    assert told[0] == "until: mean_lag has no value in 1 cell; more seeds do not help"
+    assert sum("has no value" in note for note in told) == 1
+    assert told[1].startswith("until: 32 seeds, ")
+    assert int(re.search(r"(\d+) of 3 cells", told[1])[1]) <= 2
+    assert ds.attrs["complete"] == 1
+    assert verify_store(tmp_path / "sweep").sound
+    xr.testing.assert_identical(ds.load(), run_spec(spec(rule, 200, axes)))
+
+
+def test_where_no_cell_has_a_value_the_first_look_is_the_last():
+    notes = Notes()
+    ds = run_spec(
+        spec("mean_lag within 1%", 200, {"train_overhead_seconds": [900.0, 1000.0]}), progress=notes
+    )
+
+    assert (ds["status"] == 1).sum("seed").values.tolist() == [32, 32]
+    assert "until: 32 seeds, 0 of 2 cells need more" in notes.notes
+    assert not any("ran out of seeds" in note for note in notes.notes)
