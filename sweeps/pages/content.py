@@ -13,7 +13,7 @@ import numpy as np
 
 from ...kernels.intervals import mean_interval
 from ..execute.progress import Progress
-from ..recommend.recommend import Recommendation, recommend
+from ..recommend.recommend import Recommendation, recommend_from
 from ..results.cadence import NEEDED
 from ..results.cells import cell_coordinates, cell_values, find_cell, not_recorded
 from ..results.frontier import ESS, THROUGHPUT, Frontier, baseline_values, frontier
@@ -138,8 +138,14 @@ def gather(
 
     needed = _loaded(ds, maximize, progress or Progress())
     found = frontier(needed, confidence=confidence)
-    best = recommend(
-        needed, maximize=maximize, min_ess=min_ess, max_lag=max_lag, confidence=confidence, store=store
+    best = recommend_from(
+        needed,
+        ds,
+        maximize=maximize,
+        min_ess=min_ess,
+        max_lag=max_lag,
+        confidence=confidence,
+        store=store,
     )
     scenarios = tuple(_spread(found.parts(), MOST_SCENARIOS))
     shown = _shown(needed, found, best, [part for _, part in scenarios])

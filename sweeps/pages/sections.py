@@ -18,6 +18,7 @@ from ..results.cells import GOODPUT, cell_coordinates, not_recorded, not_recorde
 from ..results.commands import Commands
 from ..results.frontier import ESS, THROUGHPUT
 from ..results.frontier_table import halted_text
+from ..results.left_out import nothing_done
 from ..results.numbers import digits_for, fixed, missing, number, percent_interval, with_half_width
 from ..results.words import axis_words, describe_settings, short_label
 from ..runs.status import FAILED
@@ -122,24 +123,37 @@ def _against(content: Content) -> list[str]:
 
 def _ties(content: Content) -> str:
     best = content.best
-    if best.seeds < 2 or best.admissible < 2:
+    if best.seeds_done < 2 or best.admissible < 2:
         return "It is the only admissible setting." if best.admissible == 1 else ""
-    different = [tie for tie in best.ties if not tie.identical]
     rule = f"paired by seed, {content.confidence:.0%} for all {best.comparisons} comparisons together"
+    sentences = []
+    if best.identical:
+        sentences.append(f"{_more(best.identical)} the very same runs.")
+    if best.equal:
+        some = [tie for tie in best.ties if tie.equal][:5]
+        named = "; ".join(describe_settings(tie.settings) for tie in some)
+        which = ", such as" if best.equal > len(some) else ":"
+        sentences.append(
+            f"{_more(best.equal)} the same {best.objective} and ESS at every seed, but not the same runs"
+            f"{which} {named}."
+        )
+    different = [tie for tie in best.ties if not tie.identical and not tie.equal]
     if different:
         named = "; ".join(
             f"{describe_settings(tie.settings)} {percent_interval(tie.share, tie.low, tie.high)}"
             + (f" (and {tie.twins} more with its very runs)" if tie.twins else "")
             for tie in different[:5]
         )
-        count = f"{best.different:,} of {best.admissible:,} admissible settings"
+        count = f"{best.different - best.equal:,} of {best.admissible:,} admissible settings"
         sentence = f"{count} cannot be told apart from it ({rule}): {named}"
-        sentence += "; …" if len(different) > 5 else "."
-    else:
-        sentence = f"Every other admissible setting is worse ({rule})."
-    if best.identical:
-        sentence += f" {best.identical:,} more give the very same runs."
-    return sentence
+        sentences.append(f"{sentence}; …" if len(different) > 5 else f"{sentence}.")
+    elif best.admissible > 1 + best.identical + best.equal:
+        sentences.append(f"Every {'further' if sentences else 'other'} admissible setting is worse ({rule}).")
+    return " ".join(sentences)
+
+
+def _more(count: int) -> str:
+    return "1 more setting gives" if count == 1 else f"{count:,} more settings give"
 
 
 def _scenarios(content: Content) -> list[str]:
@@ -178,7 +192,7 @@ def _frontier(content: Content) -> tuple[Sentences, Table | None]:
     """Return the frontier and what else is named, fastest first, the baseline above."""
     found, axes = content.found, content.found.axes
     if not content.shown:
-        return [("", "No configuration trained a batch.")], None
+        return [("", nothing_done(found) or "No configuration trained a batch.")], None
     rows = [dict(one.row) for one in content.shown]
     digits = {
         metric: digits_for([row[metric] for row in rows], [row[f"{metric}_half_width"] for row in rows])
@@ -206,7 +220,7 @@ def _frontier(content: Content) -> tuple[Sentences, Table | None]:
         lines.append([str(one.number), *(number(row[name]) for name in axes), *figures])
     cells = [*([] if found.baseline is None else [None]), *(one.cell for one in content.shown)]
     caption = (
-        f"{_on_frontier(content)} Shown are those that differ, and the choice; ± is "
+        f"{_on_frontier(content)} Shown are those whose figures differ, and the choice; ± is "
         f"the half width of the {content.confidence:.0%} Student interval over seeds. A row that you pick "
         "lights up in the charts."
     )

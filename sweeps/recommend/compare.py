@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.intervals import mean_interval
+from ..results.same_runs import split_by_runs
 from .parts import Alternative, BoundReport, ScenarioReport
 from .table import Bound, ChoiceTable
+
+if TYPE_CHECKING:
+    import xarray
 
 
 def candidates_of(table: ChoiceTable, kept: np.ndarray) -> np.ndarray:
@@ -85,6 +89,7 @@ class Comparison:
             low=float(mean[0] - half[0]),
             high=float(mean[0] + half[0]),
             halted_runs=int(table.halted[table.places[setting]].sum()),
+            runs=int(table.done[table.places[setting]].sum()),
             **more,
         )
 
@@ -113,39 +118,54 @@ class Ties:
     ----------
     described : tuple of Alternative
         The first of them, best first.
-    identical, different : int
-        How many settings have the very runs of the choice, and how many others cannot be told from it.
+    identical, equal : int
+        How many settings have the very runs of the choice, and how many others are equal to it in the
+        objective and in ESS at every seed.
+    different : int
+        How many cannot be told from it and have other runs, the equal ones among them.
     """
 
     described: tuple[Alternative, ...] = ()
     identical: int = 0
+    equal: int = 0
     different: int = 0
 
 
-def ties_of(comparison: Comparison, candidates: np.ndarray) -> Ties:
-    """Find the candidates that cannot be told from the choice in any scenario."""
-    others = candidates[candidates != comparison.choice]
-    if not len(others) or comparison.table.objective.shape[-1] < 2:
+def ties_of(comparison: Comparison, candidates: np.ndarray, runs: xarray.Dataset) -> Ties:
+    """Find the candidates that cannot be told from the choice in any scenario.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    candidates : ndarray of int64
+        Settings.
+    runs : xarray.Dataset
+        The sweep with all its metrics, which tell equal runs from equal figures.
+    """
+    table, choice = comparison.table, comparison.choice
+    others = candidates[candidates != choice]
+    if not len(others) or table.seeds_of(choice).max() < 2:
         return Ties()  # one seed tells nothing apart, and listing everything helps nobody
-    shares = comparison.shares(others)
-    mean, half = mean_interval(shares, comparison.confidence)
+    mean, half = mean_interval(comparison.shares(others), comparison.confidence)
     resolved = (mean - half > 0) | (mean + half < 0)  # NaN half widths resolve nothing
     tied = np.flatnonzero(~resolved.any(axis=1))
-    tied = tied[np.argsort(-mean.mean(axis=1)[tied], kind="stable")]
+    tied = others[tied[np.argsort(-mean.mean(axis=1)[tied], kind="stable")]].tolist()
+    groups: dict[bytes, list[int]] = {table.key_of(choice): [choice]}
+    for setting in tied:
+        groups.setdefault(table.key_of(setting), []).append(setting)
+    alike, *rest = groups.values()
     # Settings with the very same runs as one another (a cap that is never reached) are told once.
-    places, ess = comparison.table.places, comparison.table.ess_by_seed
-    groups: dict[bytes, list[int]] = {}
-    for place in tied:
-        runs = shares[place].tobytes() + ess[places[others[place]]].tobytes()
-        groups.setdefault(runs, []).append(int(others[place]))
-    own = np.zeros_like(shares[0]).tobytes() + ess[places[comparison.choice]].tobytes()
-    same = groups.pop(own, [])
+    order = {setting: place for place, setting in enumerate([choice, *tied])}
+    parts = split_by_runs(runs, [alike, *rest[:MOST_DESCRIBED]], table.places)
+    (_, *same), *parts = sorted(parts, key=lambda part: order[part[0]])
     found = [comparison.alternative(setting, identical=True) for setting in same[:MOST_DESCRIBED]]
-    for settings in list(groups.values())[:MOST_DESCRIBED]:
-        needed = comparison.seeds_needed(settings[0])
-        found.append(comparison.alternative(settings[0], seeds_needed=needed, twins=len(settings) - 1))
+    as_good = set(alike)
+    for first, *twins in parts[:MOST_DESCRIBED]:
+        equal = first in as_good
+        needed = None if equal else comparison.seeds_needed(first)
+        found.append(comparison.alternative(first, seeds_needed=needed, twins=len(twins), equal=equal))
     found.sort(key=lambda tie: -tie.share)
-    return Ties(tuple(found), len(same), sum(map(len, groups.values())))
+    return Ties(tuple(found), len(same), len(alike) - 1 - len(same), len(tied) - len(same))
 
 
 def bound_report(comparison: Comparison, bound: Bound, candidates: np.ndarray) -> BoundReport:

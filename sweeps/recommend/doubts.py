@@ -14,10 +14,10 @@ from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..results.cells import alone, cell_values
 from ..results.commands import Commands
 from ..results.frontier import THROUGHPUT
-from ..results.numbers import number, signed_percent
+from ..results.numbers import number, seeds_words, signed_percent
 from ..results.words import describe_settings
 from ..runs.engine_remarks import engine_remarks
-from ..runs.status import FAILED, NOT_RUN
+from ..runs.status import EXCLUDED, FAILED, NOT_RUN
 from ..spec.carried import spec_of
 from .compare import PRACTICALLY_EQUAL, Comparison
 from .parts import Alternative, BoundReport, Doubt
@@ -51,7 +51,9 @@ def doubts_about(
     more = Commands(spec, ds, store)
     found = [*_unfinished(ds, more), *_left_out(table)]
     if comparison is None:
-        return (*found, _nothing_admissible(table, reports, spec, more))
+        # Where nothing is done there is nothing to look into.
+        nothing = [] if found and not table.done.any() else [_nothing_admissible(table, reports, spec, more)]
+        return (*found, *nothing)
     found += _halted(table, comparison, ties)
     found += _engines(ds, table, comparison, spec)
     if ds.sizes["seed"] < 2:
@@ -61,7 +63,11 @@ def doubts_about(
             )
         )
     else:
-        found += _open_ties(ties, more)
+        done = int(table.seeds_of(comparison.choice)[0])
+        if done < 2:
+            text = "One seed of the choice is done: no interval, and nothing can be told apart."
+            found.append(Doubt(text, more.seeds(2)))
+        found += _open_ties(ties, more, seeds_words([done], ds.sizes["seed"]))
         found += _open_bounds(table, comparison, more)
     found += _edges(ds, table, comparison, spec, more)
     return tuple(found)
@@ -75,7 +81,12 @@ def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
         text = f"{missing:,} of {status.size:,} runs are not done yet."
         found.append(Doubt(text, more.resume() if more.store else None))
     if failed:
-        text = f"{failed:,} runs failed; their cells stand on fewer seeds."
+        every = failed == int((status != EXCLUDED).sum())
+        text = (
+            f"All {failed:,} runs failed."
+            if every
+            else f"{failed:,} runs failed; their cells stand on fewer seeds."
+        )
         found.append(Doubt(text, more.run("--retry-failed") if more.store else None))
     return found
 
@@ -119,8 +130,8 @@ def _nothing_admissible(
     return Doubt("No setting keeps every bound. A smaller lag limit was not tried:", more.values(*fresher))
 
 
-def _open_ties(ties: Sequence[Alternative], more: Commands) -> list[Doubt]:
-    different = [tie for tie in ties if not tie.identical and not tie.halted_runs]
+def _open_ties(ties: Sequence[Alternative], more: Commands, seeds: str) -> list[Doubt]:
+    different = [tie for tie in ties if not (tie.identical or tie.equal or tie.halted_runs)]
     worth = [tie for tie in different if abs(tie.share) >= PRACTICALLY_EQUAL]
     if not worth:
         return []
@@ -130,7 +141,7 @@ def _open_ties(ties: Sequence[Alternative], more: Commands) -> list[Doubt]:
         return []
     count = _rounded_up(max(needed))
     which = "The runner-up" if len(worth) == 1 else f"{len(worth)} settings"
-    text = f"{which} cannot be told apart from the choice with {len(more.spec.seeds)} seeds"
+    text = f"{which} cannot be told apart from the choice with {seeds}"
     if count > MOST_SEEDS:
         text += f"; that would take more than {MOST_SEEDS:,}, so take them for equal."
         return [Doubt(text)]
@@ -153,7 +164,7 @@ def _open_bounds(table: ChoiceTable, comparison: Comparison, more: Commands) -> 
         level, half = table.levels[bound.name], table.level_half_widths[bound.name]
         distance = np.abs(level - bound.limit)
         with np.errstate(divide="ignore"):
-            needed = np.where(undecided, len(more.spec.seeds) * (half / distance) ** 2, 0)
+            needed = np.where(undecided, table.done * (half / distance) ** 2, 0)
         if undecided[chosen].any():
             row = int(chosen[np.argmax(undecided[chosen])])
             found.append(
@@ -181,7 +192,8 @@ def _open_bounds(table: ChoiceTable, comparison: Comparison, more: Commands) -> 
 def _more_seeds(needed: float, more: Commands) -> str | None:
     if not math.isfinite(needed) or needed > MOST_SEEDS:
         return None
-    return more.seeds(_rounded_up(max(math.ceil(needed), len(more.spec.seeds) + 1)))
+    least = 1 if more.unfinished else len(more.spec.seeds) + 1
+    return more.seeds(_rounded_up(max(math.ceil(needed), least)))
 
 
 def _edges(
@@ -227,12 +239,12 @@ def _halted(table: ChoiceTable, comparison: Comparison, ties: Sequence[Alternati
     """Say in how many of their runs the choice, and what ties with it, stalled or trained nothing."""
     chosen = table.places[comparison.choice]
     tied = np.flatnonzero(np.isin(table.cells, [tie.cell for tie in ties]))
-    seeds = table.objective.shape[1]
     found = []
     for which, rows in (("The choice", chosen), ("A tie", tied)):
         for row in rows[table.halted[rows] > 0][:MOST_HALTED]:
             at = "" if which == "The choice" else f", {describe_settings(table.settings_of(int(row)))},"
-            text = f"{which}{at} stalled or trained nothing in {int(table.halted[row])} of {seeds} runs."
+            halted = f"{int(table.halted[row])} of {int(table.done[row])} runs"
+            text = f"{which}{at} stalled or trained nothing in {halted}."
             found.append(Doubt(f"{text} `lagsweep simulate` with such settings says why."))
     return found
 

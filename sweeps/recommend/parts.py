@@ -25,13 +25,17 @@ class Alternative:
     share, low, high : float
         Relative to the choice (paired by seed, averaged over scenarios): above 0 is better.
     identical : bool
-        The very runs of the choice, in the objective and in ESS, at every seed.
+        The very runs of the choice: at every seed every metric that both report is equal.
+    equal : bool
+        Equal to the choice in the objective and in ESS at every seed, but not its runs.
     seeds_needed : int, optional
         About how many seeds would tell the two apart.
     twins : int
         How many further settings have the very runs of this one.
     halted_runs : int
         How many of its runs, over all scenarios, stalled or trained nothing.
+    runs : int
+        How many runs of it were done, over all scenarios.
     """
 
     cell: int
@@ -46,6 +50,8 @@ class Alternative:
     seeds_needed: int | None = None
     twins: int = 0
     halted_runs: int = 0
+    equal: bool = False
+    runs: int = 0
 
 
 @dataclass(frozen=True)

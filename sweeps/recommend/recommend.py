@@ -68,6 +68,10 @@ class Recommendation:
         Settings that cannot be told apart from the choice, best first; of very many only some.
     identical, different : int
         How many settings have the very runs of the choice, and how many others cannot be told from it.
+    equal : int
+        How many of those others are equal to it in the objective and in ESS at every seed.
+    seeds, seeds_done : int
+        Of the sweep, and those at which the choice has a value (of several scenarios in the first).
     bounds : tuple of BoundReport
     limits : dict
         Where time goes at the choice, as shares.
@@ -105,6 +109,8 @@ class Recommendation:
     law_hint: Doubt | None = None
     doubts: tuple[Doubt, ...] = ()
     custom: str = ""
+    equal: int = 0
+    seeds_done: int = 0
 
     @property
     def settled(self) -> bool:
@@ -173,6 +179,34 @@ def recommend(
     >>> recommend(ds, min_ess=0.5, max_lag=1).settings
     {'max_lag': 1}
     """
+    return recommend_from(
+        ds,
+        ds,
+        maximize=maximize,
+        minimize=minimize,
+        min_ess=min_ess,
+        max_lag=max_lag,
+        min_goodput=min_goodput,
+        scenarios=scenarios,
+        confidence=confidence,
+        store=store,
+    )
+
+
+def recommend_from(
+    ds: xarray.Dataset,
+    runs: xarray.Dataset,
+    *,
+    maximize: str | None = None,
+    minimize: str | None = None,
+    min_ess: float | None = None,
+    max_lag: int | None = None,
+    min_goodput: float | None = None,
+    scenarios: Sequence[str] | None = None,
+    confidence: float = 0.95,
+    store: str | Path | None = None,
+) -> Recommendation:
+    """Choose as :func:`recommend` from a part of a sweep's variables; `runs` has all of them."""
     checked = confidence_of(confidence)
     sweep_dataset(ds)
     objective, sense = _objective(ds, maximize, minimize)
@@ -205,17 +239,19 @@ def recommend(
         )
     choice = choose(table, candidates)
     comparison = Comparison(table, choice, 1 - (1 - checked) / comparisons)
-    ties = ties_of(comparison, candidates)
+    ties = ties_of(comparison, candidates, runs)
     reports = tuple(bound_report(comparison, bound, candidates) for bound in bounds)
     return Recommendation(
         **common,
         **_described(ds, table, int(table.places[choice][0]), checked),
         ties=ties.described,
         identical=ties.identical,
+        equal=ties.equal,
         different=ties.different,
         bounds=reports,
         scenarios=scenario_reports(comparison, candidates) if table.scenario_axes else (),
         law_hint=law_hint(ds, table, store),
+        seeds_done=int(table.seeds_of(choice)[0]),
         doubts=doubts_about(ds, table, comparison, ties.described, reports, checked, store),
     )
 

@@ -16,6 +16,7 @@ from ...kernels.intervals import mean_interval
 from ..results.cells import cell_coordinates, cell_values, halted_runs, not_recorded, recorded_values
 from ..results.frontier import ESS
 from ..results.scenarios import numbered, scenario_axes
+from ..runs.status import DONE
 
 if TYPE_CHECKING:
     import xarray
@@ -66,7 +67,7 @@ class ChoiceTable:
     ess, lag : ndarray of float64, shape (cells,)
         Means over the seeds.
     ess_by_seed : ndarray of float64, shape (cells, seeds)
-        With the objective it tells whether two cells had the very same runs; -1 for none.
+        With the objective it tells which cells may have had the very same runs; -1 for none.
     places : ndarray of int64, shape (settings, scenarios)
         The cell's row; -1 where the design has no such cell.
     works : ndarray of bool, shape (cells,)
@@ -75,6 +76,8 @@ class ChoiceTable:
         How many runs that were done stalled or trained nothing.
     metric : str
         The objective's name.
+    done : ndarray of int64, shape (cells,)
+        How many runs were done.
     """
 
     cells: np.ndarray
@@ -95,6 +98,7 @@ class ChoiceTable:
     works: np.ndarray
     halted: np.ndarray
     metric: str
+    done: np.ndarray
 
     @cached_property
     def gain(self) -> np.ndarray:
@@ -117,6 +121,16 @@ class ChoiceTable:
     def in_scenario(self, kept: np.ndarray) -> np.ndarray:
         """Return a mask of cells as (settings, scenarios)."""
         return np.where(self.places >= 0, kept[self.places], False)
+
+    def seeds_of(self, setting: int) -> np.ndarray:
+        """Tell how many seeds a setting's objective is of, in each scenario."""
+        return np.asarray(np.sum(~np.isnan(self.objective[self.places[setting]]), axis=-1))
+
+    def key_of(self, setting: int) -> bytes:
+        """Return what is equal for settings that are equal in the objective and in ESS at every seed."""
+        rows = self.places[setting]
+        objective = np.where(np.isnan(self.objective[rows]), -np.inf, self.objective[rows] + 0.0)  # -0 is 0
+        return objective.tobytes() + self.ess_by_seed[rows].tobytes()
 
     def settings_of(self, row: int) -> dict[str, Any]:
         """Return what a cell sets, scenario axes apart."""
@@ -182,6 +196,7 @@ def choice_table(
         np.asarray(working.any(axis=-1)),
         np.asarray(halted.sum(axis=-1)),
         objective,
+        np.sum(ds["status"].transpose(..., "seed").values == DONE, axis=-1).reshape(-1),
     )
 
 

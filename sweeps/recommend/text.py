@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..results.cells import GOODPUT
-from ..results.numbers import digits_for, fixed, missing, percent_interval, with_half_width
+from ..results.numbers import digits_for, fixed, missing, percent_interval, seeds_words, with_half_width
 from ..results.text import grid_with_settings, terminal_width, wrapped
 from ..results.words import CAUSES, describe_settings
 from .parts import worst_scenarios
@@ -51,10 +52,11 @@ def _choice(result: Recommendation) -> str:
     own_axes = {k: v for k, v in result.settings.items() if k not in result.scenario_axes}
     scenario = {k: v for k, v in result.settings.items() if k in result.scenario_axes}
     lines = [f"Choice: {describe_settings(own_axes)}", f"  cell {result.cell}"]
+    counted = seeds_words([result.seeds_done], result.seeds)
     if missing(half):
-        interval = "one seed, no interval"
+        interval = f"{'one seed' if result.seeds == 1 else counted}, no interval"
     else:
-        interval = f"{result.confidence:.0%} interval over {result.seeds} seeds"
+        interval = f"{result.confidence:.0%} interval over {counted}"
     if scenario:
         lines.append(f"  its figures at {describe_settings(scenario)}:")
     lines.append(
@@ -83,34 +85,42 @@ def _ties(result: Recommendation) -> str:
     rule = f"paired by seed, {result.confidence:.0%} for all {result.comparisons:,} comparisons together"
     if result.admissible == 1:
         return "It is the only admissible setting."
-    if result.seeds < 2:
+    if result.seeds_done < 2:
         return ""
     if not result.ties:
         return wrapped(f"Every other admissible setting is worse ({rule}).")
-    identical = [tie for tie in result.ties if tie.identical][:MOST_TIES]
-    different = [tie for tie in result.ties if not tie.identical][:MOST_TIES]
+    at = "every seed" if result.seeds_done == result.seeds else "every seed that is done"
+    identical = [tie for tie in result.ties if tie.identical]
+    equal = [tie for tie in result.ties if tie.equal]
+    different = [tie for tie in result.ties if not tie.identical and not tie.equal][:MOST_TIES]
     blocks = []
     if identical:
-        names = "; ".join(describe_settings(tie.settings) for tie in identical)
-        rest = result.identical - len(identical)
-        more = f"; and {rest:,} more" if rest else ""
-        blocks.append(wrapped(f"The same run at every seed: {names}{more}."))
+        blocks.append(wrapped(f"The same run at {at}: {_named(identical, result.identical)}."))
+    if equal:
+        which = f"Equal in {result.objective} and ESS at {at}, not in all metrics"
+        blocks.append(wrapped(f"{which}: {_named(equal, result.equal)}."))
     if different:
         own = [name for name in result.settings if name not in result.scenario_axes]
         rows = [_tie_row(tie, own) for tie in different]
         header = ["against the choice", "ESS", "lag", "same"]
         if any(tie.halted_runs for tie in different):
-            runs = result.seeds * max(1, len(result.scenarios))
             header.append("halted")
             for (_, cells), tie in zip(rows, different):
-                cells.append(f"{tie.halted_runs} of {runs}" if tie.halted_runs else "")
+                cells.append(f"{tie.halted_runs} of {tie.runs}" if tie.halted_runs else "")
         blocks.append(
             wrapped(f"Cannot be told apart from it ({rule}):") + "\n" + grid_with_settings(own, header, rows)
         )
-        rest = result.different - sum(1 + tie.twins for tie in different)
+        rest = result.different - result.equal - sum(1 + tie.twins for tie in different)
         if rest:
             blocks.append(f"and {rest:,} more.")
     return "\n".join(blocks)
+
+
+def _named(ties: Sequence[Alternative], count: int) -> str:
+    """Name the first of so many settings."""
+    names = "; ".join(describe_settings(tie.settings) for tie in ties[:MOST_TIES])
+    rest = count - min(len(ties), MOST_TIES)
+    return f"{names}; and {rest:,} more" if rest else names
 
 
 def _tie_row(tie: Alternative, axes: list[str]) -> tuple[list[Any], list[str]]:
@@ -139,7 +149,7 @@ def bound_sentence(bound: BoundReport, nothing_admissible: bool) -> str:
     name = f"{bound.name} = {bound.limit:g}"
     if nothing_admissible:
         if bound.first_step is None:
-            return f"{name}: no setting has a value of {bound.metric}; none trained a batch."
+            return f"{name}: no setting has a value of {bound.metric}."
         others = "" if bound.keeps_others else ", which breaks another bound too,"
         return (
             f"{name}: the nearest setting{others or ','} {describe_settings(bound.first_step.settings)}, has "

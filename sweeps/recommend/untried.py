@@ -14,6 +14,7 @@ import numpy as np
 
 from ...kernels.errors import ConfigError
 from ..config.config import PipelineConfig
+from ..results.scenarios import numbered, rows_by_number
 from ..runs.diagnosis import PROGRESSING, progress_status
 from ..spec.axes import checked_value, field_of_axis
 from ..spec.cells import checked_config, find_cell
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from .table import ChoiceTable
 
 _MOST_LIMITS = 4  # lag limits that are looked at for one that trains
+_MOST_SEEDS = 3  # at which a limit is looked at for what it changes
 
 
 def fresher_limits(table: ChoiceTable, spec: SweepSpec) -> tuple[str, list[Any]] | None:
-    """Return the axis of the lag limit with a smaller one than any tried; None where none trains.
+    """Return the axis of the lag limit with a smaller one than any tried; None where none is worth a sweep.
 
-    The freshest setting that works is the one in whose place it is tried.
+    The freshest setting that works is the one in whose place it is tried. It must train there, and change
+    something: where nothing enforces the limit, or nothing gets as old, the runs would be the same again.
 
     Parameters
     ----------
@@ -41,11 +44,39 @@ def fresher_limits(table: ChoiceTable, spec: SweepSpec) -> tuple[str, list[Any]]
     if not spec.design.is_grid:
         return None
     row = int(np.argmax(np.where(table.works & np.isfinite(table.ess), table.ess, -np.inf)))
+    own = spec.config(find_cell(spec, int(table.cells[row])))
     for limit in range(min(*tried, _MOST_LIMITS)):
         config = _cell_with(spec, table, row, axis, limit)
-        if config is not None and _trains(config, spec):
+        if config is not None and _trains(config, spec) and _changes(table, spec, axis, own, config):
             return axis, [*tried, limit]
     return None
+
+
+def _changes(
+    table: ChoiceTable, spec: SweepSpec, axis: str, own: PipelineConfig, config: PipelineConfig
+) -> bool:
+    """Tell whether a configuration has other runs than one that was tried.
+
+    With rules of the user's own, which a store does not hold, whether the axis changed anything so far.
+    """
+    if spec.custom is not None:
+        return axis not in table.axes or _had_effect(table, axis)
+    from ..runs.many import simulate_batch
+
+    for seed in spec.seeds[:_MOST_SEEDS]:
+        batch = simulate_batch([own, config], np.array([seed], np.uint64))
+        if not all(np.array_equal(*values, equal_nan=True) for values in batch.metrics.values()):
+            return True
+    return False
+
+
+def _had_effect(table: ChoiceTable, axis: str) -> bool:
+    """Tell whether settings that differ in one axis alone differ in the objective or in ESS at any seed."""
+    others = [values for name, values in table.axes.items() if name != axis]
+    numbers = numbered(others, len(table.cells))
+    groups = rows_by_number(numbers, int(numbers.max(initial=-1)) + 1)
+    values = np.concatenate([np.nan_to_num(table.objective, nan=-1.0), table.ess_by_seed], axis=1)
+    return any(bool((values[rows] != values[rows[0]]).any()) for rows in groups if len(rows))
 
 
 def next_value(

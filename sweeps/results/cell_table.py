@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.intervals import mean_interval
 from ..checks import confidence_of, texts_of
 from ..runs.status import DONE, FAILED
-from .cells import cell_coordinates, cell_values, read_once
+from .cells import cell_coordinates, cell_values, read_once, run_metrics
 
 if TYPE_CHECKING:
     import polars
@@ -56,7 +56,7 @@ def cells_frame(
     import polars as pl
 
     confidence = confidence_of(confidence)
-    names = _run_metrics(ds) if metrics is None else texts_of("metrics", metrics, "List names of metrics.")
+    names = run_metrics(ds) if metrics is None else texts_of("metrics", metrics, "List names of metrics.")
     cells, axes = cell_coordinates(ds, numeric=True)
     read_once(ds, ("status",))
     status = ds["status"].transpose(..., "seed").values.reshape(len(cells), -1)
@@ -100,13 +100,3 @@ def csv_pieces(frame: polars.DataFrame) -> Iterator[str]:
     yield frame.clear().write_csv()
     for part in frame.iter_slices(ROWS_AT_ONCE):
         yield part.write_csv(include_header=False)
-
-
-def _run_metrics(ds: xarray.Dataset) -> tuple[str, ...]:
-    """Name the variables with a number a run, the baseline's not."""
-    template = ds["status"].dims
-    return tuple(
-        str(name)
-        for name, variable in ds.data_vars.items()
-        if variable.dims == template and variable.dtype.kind in "iufb" and name != "status"
-    )

@@ -67,6 +67,16 @@ def alone(ds: xarray.Dataset, row: int) -> xarray.Dataset:
     return ds.isel({dim: [int(place)] for dim, place in zip(dims, places)})
 
 
+def run_metrics(ds: xarray.Dataset) -> tuple[str, ...]:
+    """Name the variables with a number a run, the baseline's not."""
+    template = ds["status"].dims
+    return tuple(
+        str(name)
+        for name, variable in ds.data_vars.items()
+        if variable.dims == template and variable.dtype.kind in "iufb" and name != "status"
+    )
+
+
 def recorded_values(ds: xarray.Dataset, metric: str) -> np.ndarray:
     """Return a metric as :func:`cell_values` does, NaN throughout where its store was made without it.
 

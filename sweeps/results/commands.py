@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..runs.status import NOT_RUN
+
 if TYPE_CHECKING:
     import xarray
 
@@ -18,6 +20,7 @@ class Commands:
 
     def __init__(self, spec: SweepSpec, ds: xarray.Dataset, store: str | Path | None) -> None:
         self.spec = spec
+        self.unfinished = bool((ds["status"].values == NOT_RUN).any())
         source = ds.encoding.get("source")
         self.store = str(store) if store is not None else None
         if self.store is None and source:
@@ -34,7 +37,11 @@ class Commands:
         return self.run()
 
     def seeds(self, count: int) -> str:
-        """Add seeds."""
+        """Add seeds; where some of the sweep's own are missing and they are enough, go on."""
+        if self.unfinished and count <= len(self.spec.seeds):
+            if self.store:
+                return self.resume()
+            count = len(self.spec.seeds)
         return self.run("--seeds", str(count)) if self.store else f"run_sweep(base, axes, seeds={count})"
 
     def values(self, axis: str, values: Sequence[Any]) -> str:

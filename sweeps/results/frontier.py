@@ -7,7 +7,7 @@ which removes what they share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from ...kernels.intervals import mean_interval
 from ...kernels.pipeline.metrics import with_nan
 from ..checks import confidence_of, text_of
-from ..runs.status import DONE
+from ..runs.status import DONE, FAILED, NOT_RUN
 from ..spec.carried import spec_of
 from .cells import (
     GOODPUT,
@@ -31,6 +31,7 @@ from .cells import (
 )
 from .drift_words import standing_of
 from .frontier_table import frontier_text
+from .left_out import same_runs_of
 from .scenarios import Scenarios, rows_by_number, scenario_axes, scenarios_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Frontier:
         scenario, or where no scenario has two settings to compare.
     drift : str
         What the ESS figures rest on, in words.
+    same_runs : dict
+        Of cells of the frontier that have the same figures: cell -> the first cell with the very same runs.
+    failed_runs, missing_runs : int
+        How many runs failed, and how many were not done yet.
     """
 
     frame: polars.DataFrame
@@ -80,6 +85,9 @@ class Frontier:
     scenario_axes: tuple[str, ...] = ()
     scenarios: tuple[tuple[dict[str, Any], dict[str, Any] | None], ...] = ()
     drift: str = ""
+    same_runs: Mapping[int, int] = field(default_factory=dict, repr=False)
+    failed_runs: int = 0
+    missing_runs: int = 0
 
     def parts(self) -> Sequence[tuple[dict[str, Any], Frontier]]:
         """Return the frontier of each scenario, in the sweep's order, with the scenario's values.
@@ -310,6 +318,7 @@ def frontier(
     columns["on_frontier"] = np.zeros(len(columns["cell"]), bool)
     for rows in found.rows():
         columns["on_frontier"][rows] = nondominated(columns[throughput][rows], columns[ess][rows])
+    status = ds["status"].values
     frame = pl.DataFrame({name: pl.Series(name, values) for name, values in columns.items()})
     frame = frame.sort(throughput, descending=True, nulls_last=True)
     return Frontier(
@@ -325,6 +334,9 @@ def frontier(
         found.axes,
         _beside(ds, found, metrics, confidence) if found.compare else (),
         standing_of(spec),
+        same_runs_of(ds, columns, (throughput, ess)),
+        int((status == FAILED).sum()),
+        int((status == NOT_RUN).sum()),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .cells import GOODPUT
+from .left_out import Rows, figures_of, interval_sentence, left_out_sentences, nothing_done, rows_of
 from .numbers import all_equal, digits_for, fixed, number, with_half_width
 from .text import UNBOUNDED, fits, grid, grid_with_settings, wrapped
 from .words import axis_heading, describe_settings
@@ -30,17 +31,19 @@ def frontier_text(result: Frontier, *, rows: int = 12) -> str:
 
     Of several scenarios each has a table of its own.
     """
+    if nothing := nothing_done(result):
+        beside = [_table(result, []), ""] if result.baseline else []
+        return "\n".join([*beside, nothing])
     parts = result.parts()[:MOST_SCENARIOS]
     each = rows if len(parts) == 1 else max(FEWEST_ROWS, rows // len(parts))
-    texts, counts = [], []
+    texts, tables = [], []
     for values, part in parts:
         frontier = part.on_frontier()
-        different = distinct(part, frontier)
-        shown = different.head(each).to_dicts()
-        counts.append((frontier.height, different.height, len(shown)))
+        shown = distinct(part, frontier).head(each).to_dicts()
+        tables.append(rows_of(part, frontier, each))
         heading = [wrapped(f"{describe_settings(values)}:"), ""] if values else []
         texts += [*heading, _table(part, shown), *_worth_a_look(part), *([""] if values else [])]
-    return "\n".join([*texts, *_notes(result, counts)[1 if result.scenarios else 0 :]])
+    return "\n".join([*texts, *_notes(result, tables)[1 if result.scenarios else 0 :]])
 
 
 def _table(result: Frontier, shown: list[dict[str, Any]]) -> str:
@@ -90,9 +93,8 @@ def halted_text(row: dict[str, Any]) -> str:
 
 
 def distinct(result: Frontier, frame: polars.DataFrame) -> polars.DataFrame:
-    """Keep the first of rows that have the same figures (a cap that is never reached makes no difference)."""
-    figures = [result.throughput, result.ess, "mean_lag", "seconds_per_update"]
-    return frame.unique(figures, keep="first", maintain_order=True)
+    """Keep the first of rows that have the same figures; which of the others are its runs, `rows_of` says."""
+    return frame.unique(figures_of(result), keep="first", maintain_order=True)
 
 
 def _figures(row: dict[str, Any], result: Frontier, digits: dict[str, int]) -> list[str]:
@@ -185,11 +187,11 @@ def _worth_a_look(result: Frontier) -> list[str]:
     return ["", table, "", *legend]
 
 
-def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
-    """Say what the tables rest on; `counts` are of each: on the frontier, of these different, shown."""
+def _notes(result: Frontier, tables: list[Rows]) -> list[str]:
+    """Say what the tables rest on and what they leave out."""
     import polars as pl
 
-    frontier, different, shown = (sum(column) for column in zip(*counts))
+    frontier = sum(one.frontier for one in tables)
     sentences = [
         f"{frontier:,} of {result.configurations:,} configurations are on the frontier of "
         f"{result.throughput} and {result.ess}: no other has more of both."
@@ -201,7 +203,7 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
         ]
     elif result.scenarios:
         total, nobody = len(result.scenarios), " and ".join(result.scenario_axes)
-        rest = f"; the first {len(counts)} are shown" if len(counts) < total else ""
+        rest = f"; the first {len(tables)} are shown" if len(tables) < total else ""
         sentences = [
             f"Nobody chooses {nobody}, so each of its {total:,} scenarios has a frontier of its own{rest}: "
             "configurations of which no other of the scenario has more of both "
@@ -209,11 +211,7 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
             f"{result.configurations:,} in all. "
             "`lagsweep recommend` chooses one setting for all scenarios."
         ]
-    if different < frontier:
-        sentences.append(
-            f"Left out: {frontier - different:,} more with the very figures of one shown, from which "
-            "they differ in a setting that never took effect."
-        )
+    sentences += left_out_sentences(result, tables)
     partly = result.frame.filter((pl.col("halted_runs") > 0) & (pl.col("halted_runs") < pl.col("runs")))
     if partly.height:
         worst = partly.sort("halted_runs", descending=True, maintain_order=True).row(0, named=True)
@@ -222,16 +220,8 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
             f"{HALTED}: runs that stalled or trained nothing, under some seeds only in {partly.height:,} "
             f"configurations: {settings} in {halted_text(worst)}. Their means say little."
         )
-    if shown < different:
-        most = f"{max(count for *_, count in counts)} of each" if result.scenarios else f"{shown} of them"
-        sentences.append(f"The fastest {most} are shown.")
-    if result.seeds > 1:
-        sentences.append(
-            f"±: half width of the {result.confidence:.0%} Student interval over {result.seeds:,} seeds"
-            f"{'; a mean without it is equal in all of them' if _has_equal_seeds(result) else ''}."
-        )
-    else:
-        sentences.append("One seed gives no interval.")
+    beside = [baseline for _, baseline in result.scenarios] if result.scenarios else [result.baseline]
+    sentences.append(interval_sentence(result, beside, _has_equal_seeds(result)))
     if _fails(result):
         sentences.append(
             "goodput: busy time of steps that were not lost, over the time in which the trainer had data. "
@@ -241,7 +231,6 @@ def _notes(result: Frontier, counts: list[tuple[int, int, int]]) -> list[str]:
         f"ESS: expected normalized ESS at {result.drift}."
         + (" The lag limit is enforced by discarding only." if result.level_1 else "")
     )
-    beside = [baseline for _, baseline in result.scenarios] if result.scenarios else [result.baseline]
     if any(baseline is not None for baseline in beside):
         sentences.append(
             "seq.: sequential baseline, disaggregated (its GPUs wait, they do not change sides)."

@@ -96,6 +96,21 @@ def all_equal(mean: Any, half: Any) -> bool:
     return not missing(mean) and not missing(half) and bool(half <= 1e-12 * abs(mean))
 
 
+def seeds_words(done: Iterable[int], wanted: int) -> str:
+    """Say how many seeds figures are of, where some of those wanted may be missing.
+
+    Examples
+    --------
+    >>> seeds_words([2000, 2000], 2000), seeds_words([7], 300), seeds_words([3, 7], 300)
+    ('2,000 seeds', '7 of 300 seeds', '3 to 7 of 300 seeds')
+    """
+    counts = sorted(done)
+    if counts[0] == wanted:
+        return f"{wanted:,} seeds"
+    fewest, most = f"{counts[0]:,}", f"{counts[-1]:,}"
+    return f"{fewest if fewest == most else f'{fewest} to {most}'} of {wanted:,} seeds"
+
+
 def short_number(value: Any) -> str:
     """Write a value in few letters.
 

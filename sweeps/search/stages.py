@@ -43,7 +43,7 @@ class Tried:
     shortfall : float
         How far it is from being admissible, 0 where it is.
     runs : bytes
-        What its runs were; points with the very same runs have the same.
+        What its runs gave; points that are equal in the objectives and in ESS at every seed have the same.
     """
 
     point: Point
@@ -169,7 +169,10 @@ def undominated(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def distinct(tried: Sequence[Tried]) -> tuple[list[Tried], dict[int, int]]:
-    """Leave out points with the very same runs as an earlier one; tell how many each stands for besides."""
+    """Leave out points that are equal to an earlier one in what is asked, and tell how many each stands for.
+
+    Equal means: in the objectives and in ESS, at every seed. The other metrics may differ.
+    """
     places: dict[bytes, int] = {}
     kept: list[Tried] = []
     twins: dict[int, int] = {}

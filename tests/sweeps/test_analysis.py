@@ -111,7 +111,7 @@ def test_rows_with_the_very_same_figures_are_told_once():
         line for line in text.splitlines() if line.split() and line.split()[0] in ("5000", "6000", "7000")
     ]
     assert len(rows) == 2
-    assert "Left out: 4 more with the very figures of one shown" in text
+    assert "Left out: 4 more with the very same runs as one shown" in text
 
 
 def test_the_cells_worth_a_look_are_the_extreme_ones():
