@@ -65,7 +65,7 @@ def _changes(
 
     for seed in spec.seeds[:_MOST_SEEDS]:
         batch = simulate_batch([own, config], np.array([seed], np.uint64))
-        if not all(np.array_equal(*values, equal_nan=True) for values in batch.metrics.values()):
+        if not all(np.array_equal(old, new, equal_nan=True) for old, new in batch.metrics.values()):
             return True
     return False
 

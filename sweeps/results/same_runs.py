@@ -45,7 +45,7 @@ def split_by_runs(
     Examples
     --------
     >>> from lagsweep import PipelineConfig, run_sweep
-    >>> axes = {"max_queue_tokens": [50_000, 10_000_000, 20_000_000]}
+    >>> axes = {"max_lag": [0, 40, 50]}
     >>> split_by_runs(run_sweep(PipelineConfig(duration_seconds=600), axes, seeds=2), [[0, 1, 2]])
     [[0], [1, 2]]
     """
