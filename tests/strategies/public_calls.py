@@ -1369,6 +1369,7 @@ def _owned_calls() -> dict[str, Call]:
         "Progress.block": Call({"unit": "x", "runs": 1, "seconds": 1.0}, target=ls.Progress),
         "Progress.end": Call(target=ls.Progress),
         "Progress.failure": Call({"text": "x"}, target=ls.Progress),
+        "Progress.kept": Call({"runs": 1}, target=ls.Progress),
         "Progress.note": Call({"text": "x"}, target=ls.Progress),
         "Progress.steps": Call({"what": "x", "total": 1}, target=ls.Progress),
         "Recommendation.to_dict": Call(target=lambda: ls.recommend(_dataset())),
