@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies.general_configs import general_settings, to_config
 
 from lagsweep import PipelineConfig, preset_config
-from lagsweep.kernels.pipeline.records import ASKED, GeneralArrays
+from lagsweep.kernels.pipeline.records import ASKED, EMPTY, GeneralArrays
 from lagsweep.kernels.pipeline.stretch import has_stretches
 from lagsweep.sweeps.runs.general import GeneralRun
 
@@ -26,6 +26,10 @@ def assert_same_state(by_stretches: GeneralRun, event_by_event: GeneralRun) -> N
         left, right = (getattr(run.held, name).copy() for run in (by_stretches, event_by_event))
         if name == "state":
             left["timeline_rows"] = right["timeline_rows"] = 0
+        if name == "slots":  # what an empty one holds of its last rollout means nothing
+            for slots in (left, right):
+                for field in ("target", "mark", "done", "rest", "tail", "version_work"):
+                    slots[field][slots["phase"] == EMPTY] = 0
         assert left.tobytes() == right.tobytes(), (name, differing(left, right))
 
 

@@ -94,6 +94,7 @@ from .steps import (
     owes_evaluation,
     take_in_hand,
 )
+from .shifting import _begin_shift_kernel, _end_shift_kernel
 from .stops import starts_are_stopped
 from .stretch import _complete_rollouts_kernel, has_stretches
 from .trainer import (
@@ -138,6 +139,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     trainer_ticks = arrays.trainer_ticks
     rollout_rows = arrays.rollout_rows
     asked = arrays.asked[0]
+    shift = arrays.shift[0]
     failures = failures[0]
     work_rates = tables.work_rates
     warmup = parameters.warmup
@@ -166,6 +168,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     if state.ended == 1 and state.settling == 0:  # else the last settle is still under way
         return REACHED
     last_cost = state.cost + budget
+    _begin_shift_kernel(parameters, state, shift, slots, members, stretches)
 
     while True:
         if state.settling == 0:
@@ -188,7 +191,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 slot_time = np.int64(NEVER)
                 is_quiet = False  # the end of a re-prefill, no event
                 if root < NEVER:
-                    slot_time = root >> (slot_bits + 1)
+                    slot_time = (root >> (slot_bits + 1)) + shift.ticks
                     is_quiet = (root >> slot_bits) & 1 == 0
                 time = min(state.publication_time, slot_time)
                 time = min(time, min(state.fetch_time, state.evaluation_time))
@@ -209,10 +212,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 if with_engines and state.engines_due < time and state.due == 0:
                     _begin_standing_kernel(parameters, state, arrays)
                     continue
-                if time > last_time:
-                    return REACHED
-                if state.cost >= last_cost:
-                    return OUT_OF_BUDGET
+                if time > last_time or state.cost >= last_cost:
+                    _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
+                    return REACHED if time > last_time else OUT_OF_BUDGET
                 state.cost += 1
 
                 # --- what time alone brings about: ends of decode, ends of re-prefill -------------------
@@ -303,7 +305,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         slot = root & (leaves - 1)
                         state.freed = slot
                     record, member, finished = end_rollout(
-                        state, slots, groups, members, size, slot, moves_ends, measured
+                        state, shift, slots, groups, members, size, slot, moves_ends, measured
                     )
                     group = groups[place(record)]
                     if record_rollouts:
@@ -401,6 +403,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             _complete_rollouts_kernel(
                 parameters,
                 state,
+                shift,
                 seed,
                 last_time,
                 last_cost,
@@ -415,6 +418,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 arrays.segment_starts,
             )
             if state.ended == 1 and state.settling == 0:
+                _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
                 return REACHED
             if state.settling != 1:
                 continue
@@ -433,6 +437,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 needed = next_admission(parameters, state)
                 if state.free + state.requeued < needed:
                     state.needed = needed
+                    _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
                     return GROW_GROUPS
                 if asked.admission == 1 and not sequential:
                     if asked.answer == NO_ANSWER:
@@ -489,7 +494,9 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 )
             else:
                 tail = overhead + environment
-                key = timed_end(parameters, state, slots, slot, decode_ticks, tail, moves_ends, virtual)
+                key = timed_end(
+                    parameters, state, shift, slots, slot, decode_ticks, tail, moves_ends, virtual
+                )
                 set_key(time_tree, leaves, slot, key)
                 if slot == state.freed:
                     state.freed = -1
@@ -545,4 +552,5 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 _note_levels_kernel(arrays, timeline_rows[row], now)
             state.timeline_rows = row + 1
         if state.ended == 1:
+            _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
             return REACHED

@@ -24,16 +24,7 @@ ticks_of = jit(inline=True)(ticks)
 
 
 @jit(inline=True, counted=False)
-def begin_decode(worker, now, decode_ticks, tail, version):
-    """Note what a publication needs to know of a rollout that starts now, in its slot. All int64 ticks."""
-    worker.mark = now
-    worker.rest = version
-    worker.target = now + decode_ticks
-    worker.tail = tail
-
-
-@jit(inline=True, counted=False)
-def _book_stretch(state, worker, until):
+def book_stretch(state, worker, until):
     """Book what a slot has decoded since its mark, under the version that is published.
 
     Without a branch: whether a version is newer is as good as random here.
@@ -42,14 +33,6 @@ def _book_stretch(state, worker, until):
     growth = until - worker.mark
     worker.done += growth
     worker.version_work += np.float64(versions) * np.float64(growth)
-
-
-@jit(inline=True, counted=False)
-def end_decode(state, worker, rollout):
-    """Book the last stretch of a rollout that completes, unless a publication has come after its decode."""
-    if worker.phase == TIMED:
-        _book_stretch(state, worker, worker.target)
-        rollout.end_version = state.published
 
 
 @jit(counted=False)
@@ -81,7 +64,7 @@ def _move_ends_kernel(parameters, state, arrays):
             goes_on = max(mark, transfer_end)
             rest = target - mark
         else:
-            _book_stretch(state, worker, min(now, target))
+            book_stretch(state, worker, min(now, target))
             member = worker.group * size + worker.member
             if target <= now:
                 members[place(member)].end_version = state.published

@@ -41,6 +41,7 @@ from .records import (
     ON_ENGINE,
     PAUSE,
 )
+from .shifting import _shift_ends_kernel, shift_versions, unshift_slot
 from .stops import STOPPED_BY_PUBLICATION, let_decoding_go, stop_decoding
 from .ticks import ticks
 
@@ -79,6 +80,7 @@ def _channel_kernel(parameters, state, arrays, measured):
     """Let the channel go on as far as it can in this tick: start, transfer, complete, start the next."""
     slots = arrays.slots
     members = arrays.members
+    shift = arrays.shift[0]
     style = parameters.publication
     while True:
         if state.channel == CHANNEL_FREE:
@@ -94,7 +96,9 @@ def _channel_kernel(parameters, state, arrays, measured):
             state.publication_time = state.now + parameters.sync_ticks
             if style >= PAUSE:
                 stop_decoding(state, STOPPED_BY_PUBLICATION)
-            if parameters.moves_ends == 1:
+            if shift.on == 1:
+                _shift_ends_kernel(parameters, state, shift, slots, members, arrays.time_tree)
+            elif parameters.moves_ends == 1:
                 _move_ends_kernel(parameters, state, arrays)
             elif style == ABORT and parameters.engines > 0:
                 _abort_engines_kernel(parameters, state, arrays)
@@ -114,6 +118,7 @@ def _channel_kernel(parameters, state, arrays, measured):
                     versions = newer_versions(parameters, state, members[member].version)
                     account_work(state, slots, slot, versions)
             state.cost += parameters.slots
+        shift_versions(state, shift, state.publication_version)
         state.published = state.publication_version
         state.channel = CHANNEL_FREE
         state.publication_time = NEVER
@@ -145,6 +150,7 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
     """Cancel every running group that is too old, in the order of admission, members as they started."""
     groups = arrays.groups
     members = arrays.members
+    shift = arrays.shift[0]
     size = parameters.group_size
     oldest_kept = state.version - parameters.max_lag
     record = groups[0].live_next
@@ -167,6 +173,7 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
                 state.in_flight_tokens -= tokens
                 _free_slot_kernel(parameters, state, arrays, slot)
             else:
+                unshift_slot(state, shift, arrays.slots[slot], members[member])
                 done = member_tokens_done(
                     parameters,
                     state,

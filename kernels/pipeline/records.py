@@ -413,6 +413,14 @@ SLOT = _record(
     real=("version_work",),  # sum of newer versions × work
 )
 
+# How far the ends of rollouts that decode have moved within one call of the general loop; see .shifting.
+SHIFT = _record(
+    "on",  # 1: the tree and the slots hold ends less the shift
+    "ticks",  # the shift
+    "stop",  # tick at which decoding stood still last, less the shift
+    "book",  # versions summed over ticks: `book + published * tick` since that stop
+)
+
 # --- questions that the general loop comes back with, where a user's own rule decides -----------------
 NO_ANSWER = -1
 ASKED = _record(
@@ -573,6 +581,7 @@ class GeneralArrays(NamedTuple):
     rollout_rows: np.ndarray  # GENERAL_ROLLOUT[n]
     log_weights: np.ndarray  # float64[g * group_size]
     picks: np.ndarray  # int64[g]
+    shift: np.ndarray  # SHIFT[1]
     asked: np.ndarray  # ASKED[1]
     admission_state: np.ndarray  # ADMISSION_STATE[1]
     rollout_start: np.ndarray  # ROLLOUT_START[1]

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import jit
-from .clock import event_key
 from .draws import _draw_member_kernel, draw_again, draw_place, noise_bits
-from .moving import begin_decode, end_decode
+from .moving import book_stretch
 from .places import place
 from .records import COMPLETED, EMPTY, NO_ENVIRONMENT, TAIL, TIMED
+from .shifting import shifted_key, shifted_work
 from .ticks import ticks
 
 ticks_of = jit(inline=True)(ticks)
@@ -88,18 +88,21 @@ def start_rollout(parameters, state, slots, rollout, record, position, tokens, n
 
 
 @jit(inline=True, counted=False)
-def timed_end(parameters, state, slots, slot, decode_ticks, tail, moves_ends, virtual):
+def timed_end(parameters, state, shift, slots, slot, decode_ticks, tail, moves_ends, virtual):
     """Return the event key of a rollout that ends after its decode and `tail` more ticks."""
     worker = slots[place(slot)]
     worker.phase = TAIL if virtual else TIMED
     now = state.now
-    if moves_ends:
-        begin_decode(worker, now, decode_ticks, tail, state.published)
-    return event_key(parameters, now + decode_ticks + tail, slot)
+    if moves_ends:  # what a publication needs to know
+        worker.mark = shift.book if shift.on == 1 else now
+        worker.rest = state.published
+        worker.target = now + decode_ticks - shift.ticks
+        worker.tail = tail
+    return shifted_key(parameters, shift, now + decode_ticks + tail, slot)
 
 
 @jit(inline=True, counted=False)
-def end_rollout(state, slots, groups, members, size, slot, moves_ends, measured):
+def end_rollout(state, shift, slots, groups, members, size, slot, moves_ends, measured):
     """Let the rollout of a slot be complete and the slot idle.
 
     Returns the places of its group and of its member, and how many members of the group have finished.
@@ -112,10 +115,19 @@ def end_rollout(state, slots, groups, members, size, slot, moves_ends, measured)
     tokens = rollout.tokens
     state.in_flight_tokens -= tokens
     rollout.slot = COMPLETED
-    if moves_ends:
-        end_decode(state, worker, rollout)
-    if worker.done > 0:  # else it is 0, as at the start
-        rollout.newer_versions = worker.version_work / np.float64(worker.done)
+    done = worker.done
+    work = worker.version_work
+    if moves_ends and worker.phase == TIMED:  # no publication has come after its decode
+        if shift.on == 1:
+            done = rollout.decode_ticks
+            work = shifted_work(state, shift, worker)
+        else:
+            book_stretch(state, worker, worker.target)
+            done = worker.done
+            work = worker.version_work
+        rollout.end_version = state.published
+    if done > 0:  # else it is 0, as at the start
+        rollout.newer_versions = work / np.float64(done)
     worker.phase = EMPTY
     slots[place(state.idle)].idle_stack = slot
     state.idle += 1

@@ -98,6 +98,7 @@ def _note_keys(state, time_tree, slots, leaves, started):
 def _complete_rollouts_kernel(
     parameters,
     state,
+    shift,
     seed,
     last_time,
     last_cost,
@@ -130,7 +131,7 @@ def _complete_rollouts_kernel(
         if state.settling == 0:
             # --- the next end of a rollout -------------------------------------------------------------
             root = time_tree[1]
-            time = root >> (slot_bits + 1)
+            time = (root >> (slot_bits + 1)) + shift.ticks
             if root == NEVER or time > last or state.cost >= last_cost:
                 return
             slot = root & (leaves - 1)
@@ -146,7 +147,7 @@ def _complete_rollouts_kernel(
             measured = time > warmup
             book_time(parameters, state, slot_ticks, trainer_ticks, time)
             record, _member, _finished = end_rollout(
-                state, slots, groups, members, size, slot, moves_ends, measured
+                state, shift, slots, groups, members, size, slot, moves_ends, measured
             )
             state.freed = slot
             if is_ready:
@@ -203,7 +204,7 @@ def _complete_rollouts_kernel(
                 parameters, state, slots, rollout, record, position, tokens, noise
             )
             tail = overhead + environment
-            key = timed_end(parameters, state, slots, slot, decode_ticks, tail, moves_ends, False)
+            key = timed_end(parameters, state, shift, slots, slot, decode_ticks, tail, moves_ends, False)
             time_tree[place(leaves + slot)] = key
             started += 1
             group.started = position + 1

@@ -63,7 +63,15 @@ class GeneralRun(Run):
 
     REPORT = records.GENERAL_REPORT
     budget = 1_000_000  # events and scanned records: about a tenth of a second
-    _SCRATCH = ("log_weights", "picks", "asked", "admission_state", "rollout_start", "coefficients")
+    _SCRATCH = (
+        "log_weights",
+        "picks",
+        "shift",
+        "asked",
+        "admission_state",
+        "rollout_start",
+        "coefficients",
+    )
     _WITHOUT_ENGINES = ("engines", "requests", "engine_tree")
     _WITHOUT_FAILURES = (
         "failures",
@@ -118,6 +126,7 @@ class GeneralRun(Run):
             segment_starts=np.zeros(len(config.response_length.segments), np.int64),
             log_weights=np.zeros(0, np.float64),
             picks=np.zeros(0, np.int64),
+            shift=np.zeros(1, records.SHIFT),
             asked=_NOTHING_ASKED,
             admission_state=_NO_ADMISSION,
             rollout_start=_NO_ROLLOUT,
