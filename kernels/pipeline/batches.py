@@ -13,10 +13,11 @@ import numpy as np
 from .._jit import jit
 from .draws import segment_of, shared_normal, uniform_from_bits
 from .ess import batch_ess, exp_saturating, measured_log_weight
-from .groups import decile_of, free_record
+from .groups import decile_of, free_chain
 from .metrics import LAG_BINS
 from .places import place
 from .records import (
+    GROUP_UNUSED,
     H_DEQUEUE,
     H_DEQUEUE_SYNCS,
     H_END,
@@ -122,6 +123,7 @@ def _finish_batch_kernel(
     dequeue_version = np.int64(-1)
     dequeue_publications = np.int64(-1)
     trained_at = np.int64(-1)
+    last = head
     record = head
     for _ in range(count):
         if run_left == 0:
@@ -198,15 +200,17 @@ def _finish_batch_kernel(
             inflation_sum += own_inflation
             rollouts += 1
             if measured:
-                histograms[H_TRAINED_DECILES, place(decile_of(tokens, tables.decile_edges))] += 1
+                decile = decile_of(tokens, tables.decile_edges, tables.decile_guide)
+                histograms[H_TRAINED_DECILES, place(decile)] += 1
                 token_lag_sum += np.float64(tokens) * (real_lag - rollout.newer_versions)
             if recording:
                 row = rollout.row
                 rollout_rows[row].outcome = TRAINED
                 rollout_rows[row].lag = lag
-        after = group.next
-        free_record(state, groups, record)
-        record = after
+        group.state = GROUP_UNUSED
+        last = record
+        record = group.next
+    free_chain(state, groups, head, last, count)
     lag_sum += alike * lag
     dequeue_lag_sum += alike * (dequeue_version - behaviour)
     if measured:

@@ -157,6 +157,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     plain = draws_are_plain(parameters)
     training_tables = TrainingTables(
         tables.decile_edges,
+        tables.decile_guide,
         tables.segments,
         tables.drift_lags,
         tables.drift_values,
@@ -449,7 +450,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                         state.idle_cause = SLOTS_FIRST_LIMIT + tables.limits.shape[0]
                         break
                 for _ in range(needed):
-                    admit_group(parameters, state, groups, members)
+                    admit_group(parameters, state, groups)
                 if counts_starts(parameters, state):
                     state.admitted_groups += needed
                 record = state.starting

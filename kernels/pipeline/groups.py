@@ -21,19 +21,41 @@ from .records import (
     GROUP_RUNNING,
     GROUP_UNUSED,
     H_DROPPED_DECILES,
-    NOT_STARTED,
+    NEVER,
     OLDEST_VERSION,
     STARTED,
 )
 
+DECILE_BUCKET_BITS = 4  # lengths of one entry of the guide to deciles, as a logarithm
+
+
+def decile_guide_of(quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a law's quantiles at 0.1…0.9 with an end mark, int64[10], and their guide by lengths, uint8[b].
+
+    Examples
+    --------
+    >>> edges, guide = decile_guide_of(np.arange(10, 100, 10))
+    >>> guide.tolist()
+    [0, 1, 3, 4, 6, 7, 9]
+    >>> [int(decile_of(tokens, edges, guide)) for tokens in (10, 11, 90, 91, 5_000)]
+    [0, 1, 8, 9, 9]
+    """
+    firsts = np.arange((int(quantiles[-1]) >> DECILE_BUCKET_BITS) + 2) << DECILE_BUCKET_BITS
+    guide = np.searchsorted(quantiles, firsts, side="left").astype(np.uint8)
+    return np.append(quantiles, NEVER).astype(np.int64), guide
+
 
 @jit(inline=True, counted=False)
-def decile_of(tokens, decile_edges):
-    """Return the decile (0…9) of a length, by the law's quantiles int64[9] at 0.1…0.9."""
-    decile = 0
-    for edge in range(9):
-        if tokens > decile_edges[edge]:
-            decile += 1
+def decile_of(tokens, decile_edges, decile_guide):
+    """Return the decile (0…9) of a length, by the law's quantiles at 0.1…0.9, as `decile_guide_of` gives them.
+
+    The guide says how many of them lie below the length's bucket; hardly ever is there more than one in it.
+    """
+    last = np.int64(decile_guide.shape[0] - 1)
+    decile = np.int64(decile_guide[place(min(tokens >> DECILE_BUCKET_BITS, last))])
+    decile += np.int64(tokens > decile_edges[place(decile)])
+    while tokens > decile_edges[place(decile)]:
+        decile += 1
     return decile
 
 
@@ -140,7 +162,15 @@ def free_record(state, groups, record):
 
 
 @jit(inline=True, counted=False)
-def admit_group(parameters, state, groups, members):
+def free_chain(state, groups, first, last, count):
+    """Return records back that are chained already and are told apart as unused."""
+    groups[place(last)].next = state.free_head
+    state.free_head = first
+    state.free += count
+
+
+@jit(inline=True, counted=False)
+def admit_group(parameters, state, groups):
     """Admit one group: one that waits to run again, else a fresh prompt. There is an unused record."""
     record = state.requeue_head
     if record != 0:
@@ -170,9 +200,6 @@ def admit_group(parameters, state, groups, members):
     group.finished = 0
     group.filtered = 0
     group.in_front = 0
-    first = record * parameters.group_size
-    for member in range(first, first + parameters.group_size):
-        members[place(member)].slot = NOT_STARTED
     last = groups[0].live_previous
     group.live_previous = last
     group.live_next = 0
@@ -236,7 +263,8 @@ def _drop_group_kernel(parameters, state, tables, arrays, record, reason, measur
         state.left_tokens += tokens
         state.left_rollouts += size
         for member in range(first, first + size):
-            decile = decile_of(members[member].tokens, tables.decile_edges)
+            tokens_of_member = members[member].tokens
+            decile = decile_of(tokens_of_member, tables.decile_edges, tables.decile_guide)
             arrays.histograms[H_DROPPED_DECILES, decile] += 1
     if parameters.record_rollouts == 1:
         for member in range(first, first + size):

@@ -153,11 +153,16 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
     shift = arrays.shift[0]
     size = parameters.group_size
     oldest_kept = state.version - parameters.max_lag
+    # Groups start in the order of their admission, so none is older than one admitted before: unless a failure
+    # brought back an older version.
+    in_order = parameters.failures == 0
     record = groups[0].live_next
     while record != 0:
         after = groups[record].live_next
         state.cost += 1
         version = groups[record].version
+        if in_order and (version < 0 or version >= oldest_kept):
+            break
         if groups[record].state != GROUP_RUNNING or version < 0 or version >= oldest_kept:
             record = after
             continue
@@ -190,7 +195,8 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
                 state.wasted_tokens += done
                 state.left_tokens += tokens
                 state.left_rollouts += 1
-                arrays.histograms[H_CANCELLED_DECILES, decile_of(tokens, tables.decile_edges)] += 1
+                decile = decile_of(tokens, tables.decile_edges, tables.decile_guide)
+                arrays.histograms[H_CANCELLED_DECILES, decile] += 1
             if parameters.record_rollouts == 1:
                 arrays.rollout_rows[members[member].row].outcome = CANCELLED
         state.cost += groups[record].started

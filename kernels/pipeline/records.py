@@ -38,7 +38,7 @@ AT_UPDATE, AT_DEQUEUE, NO_CHECK = range(3)
 DONE_PUBLISHED, DONE_POPPED, DONE_TRAINED = range(3)  # limits
 CHANNEL_FREE, CHANNEL_DRAINING, CHANNEL_TRANSFER = range(3)  # state
 GROUP_UNUSED, GROUP_RUNNING, GROUP_QUEUED, GROUP_POPPED, GROUP_REQUEUED = range(5)
-NOT_STARTED, COMPLETED = -1, -2  # a member's slot
+COMPLETED = -2  # a member's slot; what it is before the member starts means nothing
 EMPTY, TIMED, DECODING, TAIL, DUE, OFF_CLOCK, HELD, ON_ENGINE = range(8)  # a slot's phase
 EVENT_START, EVENT_PUBLICATION, EVENT_UPDATE, EVENT_ROLLOUT, EVENT_EVALUATION = range(5)
 EVENT_FAILURE, EVENT_WORKER_FAILURE, EVENT_CHECKPOINT, EVENT_RESTART = range(5, 9)
@@ -540,7 +540,8 @@ class Tables(NamedTuple):
     trace_ticks: np.ndarray  # int64[r]
     trace_group_starts: np.ndarray  # int64[g + 1]
     trace_group_of_row: np.ndarray  # int64[r]
-    decile_edges: np.ndarray  # int64[9]: quantiles of the length law at 0.1…0.9
+    decile_edges: np.ndarray  # int64[10]: quantiles of the length law at 0.1…0.9, and an end mark
+    decile_guide: np.ndarray  # uint8[…]: how many of them lie below each bucket of lengths
     segments: np.ndarray  # SEGMENT[n]: of a law by version, in the order of versions
     segment_cdf: np.ndarray  # float64[…]
     segment_guide: np.ndarray  # int64[…]
@@ -556,6 +557,7 @@ class TrainingTables(NamedTuple):
     """Of the Tables, what a finished batch reads: each array that a call is given is seven words to copy."""
 
     decile_edges: np.ndarray
+    decile_guide: np.ndarray
     segments: np.ndarray
     drift_lags: np.ndarray
     drift_values: np.ndarray

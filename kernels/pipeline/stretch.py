@@ -180,7 +180,7 @@ def _complete_rollouts_kernel(
                     is_short = True
                     break
                 for _ in range(needed):
-                    admit_group(parameters, state, groups, members)
+                    admit_group(parameters, state, groups)
                 if counts_starts(parameters, state):
                     state.admitted_groups += needed
                 record = state.starting

@@ -12,6 +12,7 @@ from .groups import is_ranked, leave_live, leave_queue
 from .places import place
 from .records import (
     CHANNEL_FREE,
+    FIFO,
     GROUP_POPPED,
     IN_TRAINING,
     NEVER,
@@ -75,7 +76,12 @@ def _take_batch_kernel(parameters, state, seed, groups, members, picks, rollout_
             picks[index] = record
             record = groups[record].next
     batch = np.uint64(state.popped_batches + 1)
+    version = state.version
+    publications = state.publications
+    # In the order of arrival a batch is the beginning of the queue, chained as it stands.
+    following = groups[0].next
     head = np.int64(0)
+    last = np.int64(0)
     count = np.int64(0)
     tokens = np.int64(0)
     w0, w1, w2, w3 = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
@@ -102,26 +108,37 @@ def _take_batch_kernel(parameters, state, seed, groups, members, picks, rollout_
         elif is_ranked(parameters):
             record = groups[0].rank_next
         else:
-            record = groups[0].next
-        leave_queue(parameters, state, groups, record)
-        leave_live(parameters, state, groups, record)
+            record = following
         group = groups[place(record)]
-        group.state = GROUP_POPPED
-        group.next = 0
-        group.dequeue_version = state.version
-        group.dequeue_publications = state.publications
-        if state.popped_head == 0:
-            state.popped_head = record
+        if order == FIFO:
+            following = group.next
         else:
-            groups[place(state.popped_tail)].next = record
-        state.popped_tail = record
-        if head == 0:
+            leave_queue(parameters, state, groups, record)
+            if count > 0:
+                groups[place(last)].next = record
+        leave_live(parameters, state, groups, record)
+        group.state = GROUP_POPPED
+        group.dequeue_version = version
+        group.dequeue_publications = publications
+        if count == 0:
             head = record
+        last = record
         count += 1
         tokens += group.tokens
         if parameters.record_rollouts == 1:
             for member in range(record * size, (record + 1) * size):
                 rollout_rows[members[member].row].outcome = IN_TRAINING
+    if order == FIFO:
+        groups[0].next = following
+        groups[following].previous = 0
+        state.queue_tokens -= tokens
+        state.queue_groups -= count
+    groups[last].next = 0
+    if state.popped_head == 0:
+        state.popped_head = head
+    else:
+        groups[state.popped_tail].next = head
+    state.popped_tail = last
     groups[head].batch_groups = count
     groups[head].batch_tokens = tokens
     groups[head].fetched = state.now + parameters.fetch_ticks

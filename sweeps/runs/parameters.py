@@ -13,6 +13,7 @@ import numpy as np
 
 from ...kernels.pipeline import records
 from ...kernels.pipeline.batches import drift_by_lag_kernel
+from ...kernels.pipeline.groups import decile_guide_of
 from ...kernels.pipeline.metrics import LAG_BINS
 from ...kernels.pipeline.records import FULL_RATE
 from ...kernels.pipeline.ticks import ticks
@@ -226,7 +227,8 @@ def _tables_of_laws(law: LengthLaw, environment: SecondsLaw | None) -> dict[str,
     """Return the tables of the laws, read-only; those of the last ones are kept, for a sweep's cells."""
     tables = dict(zip(_OF_TRACE, _trace(law))) | dict(zip(_OF_SEGMENTS, segment_tables(law)))
     tables |= {"cdf": law.cdf, "guide": law.guide}
-    tables["decile_edges"] = np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64)
+    quantiles = np.asarray(law.quantile(np.arange(1, 10) / 10), np.int64)
+    tables["decile_edges"], tables["decile_guide"] = decile_guide_of(quantiles)
     of_environment = (_NO_REALS, _NO_GUIDE, _NO_INTEGERS)
     if environment is not None:
         of_environment = (environment.cdf, environment.guide, _ticks_of(environment.values_seconds))
