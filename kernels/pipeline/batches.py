@@ -70,6 +70,33 @@ def _count_alike_kernel(state, histograms, number, versions, publications, deque
     state.sync_lag_training_sum += number * sync_lag
 
 
+@jit(inline=True, counted=False)
+def _weigh(parameters, tables, draws, rollout, lag, spread, inflation):
+    """Return a rollout's log weight, what its drift does to the ESS, and the first moment of a measured one.
+
+    spread and inflation float64 are those of its lag, under a drift that is not measured.
+    """
+    log_weight = 0.0
+    moment = 0.0
+    last = tables.drift_lags.shape[0] - 1  # -1: the drift is not measured
+    if last >= 0:
+        row = min(lag, last)
+        uniform = uniform_from_bits(rollout.noise)
+        log_weight = measured_log_weight(tables.drift_lags, tables.drift_values, row, uniform)
+        moment = tables.drift_lags[row].first_moment
+        inflation = tables.drift_lags[row].second_moment
+    elif lag > 0:
+        if parameters.drift_exponent != 0.0:
+            mean_tokens = parameters.mean_tokens
+            if parameters.segments > 0:
+                mean_tokens = tables.segments[segment_of(tables, rollout.version)].mean_tokens
+            spread = spread * (np.float64(rollout.tokens) / mean_tokens) ** parameters.drift_exponent
+            inflation = exp_saturating(spread * spread)
+        normal = shared_normal(draws, rollout.number, rollout.noise)
+        log_weight = spread * normal - spread * spread / 2
+    return log_weight, inflation, moment
+
+
 @jit(counted=False)
 def _finish_batch_kernel(
     parameters,
@@ -91,23 +118,22 @@ def _finish_batch_kernel(
     count = groups[head].batch_groups
     batch_tokens = groups[head].batch_tokens
     drift = parameters.drift
-    exponent = parameters.drift_exponent
-    drift_lags = tables.drift_lags
-    drift_last = drift_lags.shape[0] - 1  # -1: the drift is not measured
+    is_measured_drift = tables.drift_lags.shape[0] > 0
     recording = parameters.record_rollouts == 1
     short_run = count // updates
     long_runs = count - short_run * updates
     version = state.training_version
-    run_left = short_run + (1 if long_runs > 0 else 0)
-    run = np.int64(0)
+    # All groups of a batch were taken at once.
+    dequeue_version = groups[head].dequeue_version
+    dequeue_publications = groups[head].dequeue_publications
 
     rollouts = np.int64(0)
     lag_sum = np.int64(0)
     lag_max = np.int64(0)
     dequeue_lag_sum = np.int64(0)
     lag = np.int64(0)
+    dequeue_lag = np.int64(0)
     spread = 0.0
-    half_square = 0.0
     inflation = 1.0
     real_lag = 0.0
     moment_sum = 0.0
@@ -120,109 +146,84 @@ def _finish_batch_kernel(
     trainer_version = np.int64(-1)
     end_version = np.int64(-1)
     publications = np.int64(-1)
-    dequeue_version = np.int64(-1)
-    dequeue_publications = np.int64(-1)
-    trained_at = np.int64(-1)
     last = head
     record = head
-    for _ in range(count):
-        if run_left == 0:
-            run += 1
-            run_left = short_run + (1 if run < long_runs else 0)
-        run_left -= 1
-        group = groups[place(record)]
-        differs = (
-            group.dequeue_version != dequeue_version
-            or group.dequeue_publications != dequeue_publications
-            or version + run != trained_at
-        )
-        first = record * size
-        for member in range(first, first + size):
-            rollout = members[place(member)]
-            # One branch for four comparisons: it is hard to foresee where rollouts are mixed.
-            unlike = (
-                (rollout.version ^ behaviour)
-                | (rollout.trainer_version ^ trainer_version)
-                | (rollout.end_version ^ end_version)
-                | (rollout.publications ^ publications)
-            )
-            if differs or unlike != 0:
-                differs = False
-                lag_sum += alike * lag
-                dequeue_lag_sum += alike * (dequeue_version - behaviour)
-                if measured and alike > 0:
-                    versions = behaviour, trainer_version, end_version, dequeue_version, trained_at
-                    _count_alike_kernel(
-                        state, histograms, alike, versions, publications, dequeue_publications
-                    )
-                alike = np.int64(0)
-                behaviour = rollout.version
-                trainer_version = rollout.trainer_version
-                end_version = rollout.end_version
-                publications = rollout.publications
-                dequeue_version = group.dequeue_version
-                dequeue_publications = group.dequeue_publications
-                trained_at = version + run
-                lag = trained_at - behaviour
-                lag_max = max(lag_max, lag)
-                if lag < LAG_BINS:
-                    spread = tables.lag_spreads[place(lag)]
-                    inflation = tables.lag_inflations[place(lag)]
-                else:
-                    spread = drift * math.sqrt(np.float64(lag))
-                    inflation = exp_saturating(spread * spread)
-                half_square = spread * spread / 2
-                real_lag = np.float64(lag)
-            alike += 1
-            tokens = rollout.tokens
-            own_spread = spread
-            own_half_square = half_square
-            own_inflation = inflation
-            if exponent != 0.0 and lag > 0:
-                mean_tokens = parameters.mean_tokens
-                if parameters.segments > 0:
-                    mean_tokens = tables.segments[segment_of(tables, behaviour)].mean_tokens
-                own_spread = spread * (np.float64(tokens) / mean_tokens) ** exponent
-                own_half_square = own_spread * own_spread / 2
-                own_inflation = exp_saturating(own_spread * own_spread)
-            log_weight = 0.0
-            if drift_last >= 0:
-                row = min(lag, drift_last)
-                uniform = uniform_from_bits(rollout.noise)
-                log_weight = measured_log_weight(drift_lags, tables.drift_values, row, uniform)
-                moment_sum += drift_lags[row].first_moment
-                own_inflation = drift_lags[row].second_moment
-            elif lag > 0:
-                normal = shared_normal(draws, rollout.number, rollout.noise)
-                log_weight = own_spread * normal - own_half_square
-            log_weights[place(rollouts)] = log_weight
-            largest = max(largest, log_weight)
-            inflation_sum += own_inflation
-            rollouts += 1
-            if measured:
-                decile = decile_of(tokens, tables.decile_edges, tables.decile_guide)
-                histograms[H_TRAINED_DECILES, place(decile)] += 1
-                token_lag_sum += np.float64(tokens) * (real_lag - rollout.newer_versions)
-            if recording:
-                row = rollout.row
-                rollout_rows[row].outcome = TRAINED
-                rollout_rows[row].lag = lag
-        group.state = GROUP_UNUSED
-        last = record
-        record = group.next
+    for run in range(updates):
+        trained_at = version + run
+        groups_left = short_run + (1 if run < long_runs else 0)
+        behaviour = np.int64(-1)  # as no rollout has: a run begins with rollouts that are unlike those before
+        while groups_left > 0:
+            groups_left -= 1
+            member = record * size
+            beyond = member + size
+            while member < beyond:
+                rollout = members[place(member)]
+                member += 1
+                # One branch for four comparisons: it is hard to foresee where rollouts are mixed.
+                unlike = (
+                    (rollout.version ^ behaviour)
+                    | (rollout.trainer_version ^ trainer_version)
+                    | (rollout.end_version ^ end_version)
+                    | (rollout.publications ^ publications)
+                )
+                if unlike != 0:
+                    if measured and alike > 0:
+                        versions = behaviour, trainer_version, end_version, dequeue_version, trained_at
+                        _count_alike_kernel(
+                            state, histograms, alike, versions, publications, dequeue_publications
+                        )
+                    alike = np.int64(0)
+                    behaviour = rollout.version
+                    trainer_version = rollout.trainer_version
+                    end_version = rollout.end_version
+                    publications = rollout.publications
+                    lag = trained_at - behaviour
+                    dequeue_lag = dequeue_version - behaviour
+                    lag_max = max(lag_max, lag)
+                    if lag < LAG_BINS:
+                        spread = tables.lag_spreads[place(lag)]
+                        inflation = tables.lag_inflations[place(lag)]
+                    else:
+                        spread = drift * math.sqrt(np.float64(lag))
+                        inflation = exp_saturating(spread * spread)
+                    real_lag = np.float64(lag)
+                alike += 1
+                lag_sum += lag
+                dequeue_lag_sum += dequeue_lag
+                tokens = rollout.tokens
+                log_weight, own_inflation, moment = _weigh(
+                    parameters, tables, draws, rollout, lag, spread, inflation
+                )
+                log_weights[place(rollouts)] = log_weight
+                largest = max(largest, log_weight)
+                inflation_sum += own_inflation
+                moment_sum += moment
+                rollouts += 1
+                if measured:
+                    decile = decile_of(tokens, tables.decile_edges, tables.decile_guide)
+                    histograms[H_TRAINED_DECILES, place(decile)] += 1
+                    token_lag_sum += np.float64(tokens) * (real_lag - rollout.newer_versions)
+                if recording:
+                    row = rollout.row
+                    rollout_rows[row].outcome = TRAINED
+                    rollout_rows[row].lag = lag
+            group = groups[place(record)]
+            group.state = GROUP_UNUSED
+            last = record
+            record = group.next
+        if measured and alike > 0:
+            versions = behaviour, trainer_version, end_version, dequeue_version, trained_at
+            _count_alike_kernel(state, histograms, alike, versions, publications, dequeue_publications)
+        alike = np.int64(0)
     free_chain(state, groups, head, last, count)
-    lag_sum += alike * lag
-    dequeue_lag_sum += alike * (dequeue_version - behaviour)
     if measured:
-        versions = behaviour, trainer_version, end_version, dequeue_version, trained_at
-        _count_alike_kernel(state, histograms, alike, versions, publications, dequeue_publications)
         state.token_lag_sum = token_lag_sum
     state.popped_head = record
     if record == 0:
         state.popped_tail = 0
 
-    ess = batch_ess(log_weights, rollouts, largest, lag_max > 0 or drift_last >= 0)
-    if drift_last >= 0:
+    ess = batch_ess(log_weights, rollouts, largest, lag_max > 0 or is_measured_drift)
+    if is_measured_drift:
         expected_ess = moment_sum * moment_sum / (np.float64(rollouts) * inflation_sum)
     else:
         expected_ess = 1.0 / (inflation_sum / np.float64(rollouts))
