@@ -34,15 +34,10 @@ def set_key(tree, leaves, slot, key):
     """Set a slot's key (int64) in a tournament tree int64[2 * leaves]: a node holds its smallest key."""
     node = leaves + slot
     tree[place(node)] = key
-    while node > 3:  # two levels at a time
+    while node > 1:
         key = min(key, tree[place(node ^ 1)])
         node >>= 1
         tree[place(node)] = key
-        key = min(key, tree[place(node ^ 1)])
-        node >>= 1
-        tree[place(node)] = key
-    if node > 1:
-        tree[1] = min(key, tree[place(node ^ 1)])
 
 
 @jit(counted=False)
