@@ -259,7 +259,7 @@ def member_tokens_done(parameters, state, slots, slot, tokens, decode_ticks, sta
 
 
 @jit(counted=False)
-def _pass_time_kernel(parameters, state, arrays, time):
+def _pass_time_kernel(parameters, state, slots, members, time_tree, work_tree, time):
     """Do what time alone brings about at a tick: decodes end by (target, slot), then re-prefills end.
 
     The clock stands at `time`. A decode's end is no event: a tail begins, or the rollout is due in this
@@ -267,10 +267,6 @@ def _pass_time_kernel(parameters, state, arrays, time):
     at W now: so they go by slot wherever decoding has one speed.
     """
     leaves = parameters.leaves
-    slots = arrays.slots
-    members = arrays.members
-    time_tree = arrays.time_tree
-    work_tree = arrays.work_tree
     while work_tree[1] <= state.work:
         slot = first_slot(work_tree, leaves)
         member = slots[slot].group * parameters.group_size + slots[slot].member

@@ -15,7 +15,7 @@ import numpy as np
 from .._jit import jit
 from ..draws.philox import philox_rounds, uniform_from_word
 from .clock import book_time, first_slot, set_key
-from .fleet import _leave_engine_kernel
+from .fleet import _leave_engine_kernel, fleet_of
 from .records import (
     DECODING,
     DUE,
@@ -135,7 +135,7 @@ def _fail_worker_kernel(parameters, state, arrays, failures, slot):
     member = first + position
     phase = slots[slot].phase
     if phase == ON_ENGINE:
-        _leave_engine_kernel(parameters, state, arrays, slot)
+        _leave_engine_kernel(parameters, state, fleet_of(arrays), slot)
     elif phase == DECODING:
         set_key(arrays.work_tree, parameters.leaves, slot, np.int64(NEVER))
         state.decoding -= 1

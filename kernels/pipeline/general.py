@@ -37,6 +37,7 @@ from .fleet import (
     _note_levels_kernel,
     _pass_boundaries_kernel,
     _start_on_engine_kernel,
+    fleet_of,
 )
 from .groups import (
     _drop_group_kernel,
@@ -140,6 +141,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
     rollout_rows = arrays.rollout_rows
     asked = arrays.asked[0]
     shift = arrays.shift[0]
+    fleet = fleet_of(arrays)
     failures = failures[0]
     work_rates = tables.work_rates
     warmup = parameters.warmup
@@ -187,7 +189,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             else:
                 # --- the next moment at which anything happens ----------------------------------------
                 if with_engines:
-                    _attend_engines_kernel(parameters, state, arrays)
+                    _attend_engines_kernel(parameters, state, fleet)
                 root = time_tree[1]
                 slot_time = np.int64(NEVER)
                 is_quiet = False  # the end of a re-prefill, no event
@@ -211,7 +213,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 if with_failures:
                     time = min(time, min(failures.strike_time, failures.wait_time))
                 if with_engines and state.engines_due < time and state.due == 0:
-                    _begin_standing_kernel(parameters, state, arrays)
+                    _begin_standing_kernel(parameters, state, fleet)
                     continue
                 if time > last_time or state.cost >= last_cost:
                     _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
@@ -222,11 +224,11 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 if virtual:
                     bring_clock(parameters, state, work_rates, time)
                     if decode_time == time or (is_quiet and slot_time == time):
-                        _pass_time_kernel(parameters, state, arrays, time)
+                        _pass_time_kernel(parameters, state, slots, members, time_tree, work_tree, time)
                         continue
 
                     if with_engines and state.engine_time == time:
-                        _pass_boundaries_kernel(parameters, state, arrays, time)
+                        _pass_boundaries_kernel(parameters, state, fleet, time)
                         continue
 
                 if state.fetch_time == time:
@@ -486,7 +488,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             )
             if with_engines:
                 _start_on_engine_kernel(
-                    parameters, state, arrays, slot, record, position, number, tokens, environment
+                    parameters, state, fleet, slot, record, position, number, tokens, environment
                 )
             elif virtual and decode_ticks > 0:
                 slots[slot].tail = overhead + environment
@@ -550,7 +552,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             timeline_rows[row].fetch_time = state.fetch_time
             timeline_rows[row].held = state.held
             if with_engines:
-                _note_levels_kernel(arrays, timeline_rows[row], now)
+                _note_levels_kernel(fleet, timeline_rows[row], now)
             state.timeline_rows = row + 1
         if state.ended == 1:
             _end_shift_kernel(parameters, state, shift, slots, members, time_tree)

@@ -20,7 +20,7 @@ from .clock import (
     share_done,
     take_off_clock,
 )
-from .fleet import _abort_engines_kernel, _book_versions_kernel, _leave_engine_kernel
+from .fleet import _abort_engines_kernel, _book_versions_kernel, _leave_engine_kernel, fleet_of
 from .groups import _retire_kernel, decile_of, leave_live
 from .holding import _leave_held_kernel
 from .moving import _move_ends_kernel
@@ -101,7 +101,7 @@ def _channel_kernel(parameters, state, arrays, measured):
             elif parameters.moves_ends == 1:
                 _move_ends_kernel(parameters, state, arrays)
             elif style == ABORT and parameters.engines > 0:
-                _abort_engines_kernel(parameters, state, arrays)
+                _abort_engines_kernel(parameters, state, fleet_of(arrays))
             elif style == ABORT:
                 _abort_kernel(parameters, state, arrays)
         if state.publication_time > state.now:
@@ -109,7 +109,7 @@ def _channel_kernel(parameters, state, arrays, measured):
         if parameters.moves_ends == 1:
             pass  # booked when the transfer began: nothing has decoded since
         elif style >= PAUSE and parameters.engines > 0:
-            _book_versions_kernel(parameters, state, arrays)
+            _book_versions_kernel(parameters, state, fleet_of(arrays))
             state.cost += parameters.slots
         elif style >= PAUSE:
             for slot in range(parameters.slots):
@@ -174,7 +174,7 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
                 if measured:
                     state.cancelled_tokens += tokens
             elif arrays.slots[slot].phase == ON_ENGINE:
-                done = _leave_engine_kernel(parameters, state, arrays, slot)
+                done = _leave_engine_kernel(parameters, state, fleet_of(arrays), slot)
                 state.in_flight_tokens -= tokens
                 _free_slot_kernel(parameters, state, arrays, slot)
             else:

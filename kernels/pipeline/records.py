@@ -593,6 +593,19 @@ class GeneralArrays(NamedTuple):
     coefficients: np.ndarray  # COEFFICIENTS[1]: read, never written
 
 
+class FleetArrays(NamedTuple):
+    """Of GeneralArrays, what rollouts on engines read and change."""
+
+    time_tree: np.ndarray
+    slots: np.ndarray
+    groups: np.ndarray
+    members: np.ndarray
+    engines: np.ndarray
+    requests: np.ndarray
+    engine_tree: np.ndarray
+    coefficients: np.ndarray
+
+
 class FailureArrays(NamedTuple):
     """What failures and checkpoints change in a run of the general loop; empty where nothing fails."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._jit import jit
 from .clock import set_key
-from .fleet import _leave_engine_kernel
+from .fleet import _leave_engine_kernel, fleet_of
 from .groups import leave_live
 from .records import (
     CHANNEL_FREE,
@@ -94,7 +94,7 @@ def _empty_slots_kernel(parameters, state, arrays):
     count = parameters.slots
     for slot in range(count):
         if slots[slot].phase == ON_ENGINE:
-            _leave_engine_kernel(parameters, state, arrays, slot)
+            _leave_engine_kernel(parameters, state, fleet_of(arrays), slot)
         slots[slot].phase = EMPTY
         slots[slot].idle_stack = count - 1 - slot
         set_key(arrays.time_tree, parameters.leaves, slot, np.int64(NEVER))
