@@ -85,6 +85,7 @@ from .records import (
     TrainingTables,
 )
 from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, timed_end
+from .shifting import _begin_shift_kernel, _end_shift_kernel
 from .steps import (
     _after_publication_kernel,
     _fetch_ends_kernel,
@@ -95,7 +96,6 @@ from .steps import (
     owes_evaluation,
     take_in_hand,
 )
-from .shifting import _begin_shift_kernel, _end_shift_kernel
 from .stops import starts_are_stopped
 from .stretch import _complete_rollouts_kernel, has_stretches
 from .trainer import (

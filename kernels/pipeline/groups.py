@@ -47,7 +47,7 @@ def decile_guide_of(quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @jit(inline=True, counted=False)
 def decile_of(tokens, decile_edges, decile_guide):
-    """Return the decile (0…9) of a length, by the law's quantiles at 0.1…0.9, as `decile_guide_of` gives them.
+    """Return the decile (0…9) of a length, by what `decile_guide_of` gives of the law's quantiles at 0.1…0.9.
 
     The guide says how many of them lie below the length's bucket; hardly ever is there more than one in it.
     """

@@ -153,8 +153,8 @@ def _cancel_running_kernel(parameters, state, tables, arrays, measured):
     shift = arrays.shift[0]
     size = parameters.group_size
     oldest_kept = state.version - parameters.max_lag
-    # Groups start in the order of their admission, so none is older than one admitted before: unless a failure
-    # brought back an older version.
+    # Groups start in the order of their admission, so none is older than one admitted before, unless a
+    # failure brought back an older version.
     in_order = parameters.failures == 0
     record = groups[0].live_next
     while record != 0:

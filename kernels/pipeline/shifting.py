@@ -1,9 +1,9 @@
-"""Publications that stop all decodes alike: the ends of rollouts move together, without a pass over the slots.
+"""Publications that stop all decodes alike: the ends of rollouts move together, with no pass over the slots.
 
 Where nothing is prefilled again, every rollout that decodes when a transfer begins ends later by as long as
 the transfer takes. So the tree holds ends less the sum of these times, the shift, and a publication adds to
-it. Only rollouts past their decode, whose ends stay, are looked up and set anew; they are among the next ends,
-for what follows a decode is the overhead, of one length.
+it. Only rollouts past their decode, whose ends stay, are looked up and set anew; they are among the next
+ends, for what follows a decode is the overhead, of one length.
 
 In ticks less the shift, decoding goes on without a stop. With V(t) the versions published, summed over the
 ticks up to t, a decode from s to t under a first version v has done the work ``V(t) - V(s) - v * (t - s)``

@@ -66,7 +66,7 @@ def test_each_way_back_finds_the_drift_of_drawn_ratios(drawn):
 @given(st.floats(1e-3, 5), st.floats(0.1, 64))
 def test_an_ess_gives_back_its_drift(drift, lag):
     ess = math.exp(-(drift**2) * lag)
-    if ess > 0:
+    if ess > 1e-300:  # smaller ones have fewer digits
         assert k.drift_from_ess(ess, lag) == pytest.approx(drift, rel=1e-6)
 
 

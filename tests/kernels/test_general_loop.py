@@ -177,6 +177,11 @@ def check_books(run):
     assert groups["tokens"][popped].sum() == state.popped_tokens
     admissions = groups["admission"][live]
     assert (np.diff(admissions) > 0).all()
+    # No group is older than one admitted before: what looks for old ones stops at the first that is not.
+    versions = groups["version"][live]
+    begun = versions >= 0
+    assert (np.diff(versions[begun]) >= 0).all()
+    assert (np.diff(begun.astype(int)) <= 0).all()
     assert (groups["finished"][queue] == size).all()
     assert (groups["version"][queue] >= state.queue_oldest).all()
     # Slots: the idle ones are on the stack, each other one holds a started, unfinished member.
