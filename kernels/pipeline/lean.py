@@ -95,7 +95,7 @@ def _reset_lean_kernel(parameters, arrays):
     arrays.training_lags[:] = 0
 
 
-@jit(distinct=True)
+@jit(counted=False, distinct=True)
 def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     """Let every event up to `until` happen, at most `event_budget` of them.
 
@@ -183,10 +183,14 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     idle_slot_ticks = state.idle_slot_ticks
     trainer_wait_ticks = state.trainer_wait_ticks
     queue_token_ticks = state.queue_token_ticks
-    # s = drift * sqrt(lag) and exp(s**2) of the lags up to the largest that has occurred.
-    spreads = np.empty(LAG_BINS, np.float64)
-    inflations = np.empty(LAG_BINS, np.float64)
-    known_lags = np.int64(0)
+    # s = drift * sqrt(lag) and exp(s**2) of the lags up to the largest that has occurred under this drift.
+    spreads = arrays.lag_spreads
+    inflations = arrays.lag_inflations
+    known = arrays.known_lags[0]
+    if known.drift != drift:
+        known.drift = drift
+        known.count = 0
+    known_lags = known.count
     resumed = min(next_rollout, buffer_size)
     if drawn[0] < resumed:
         # A restored state comes without draws; they are a function of the seed, so they come back.
@@ -532,4 +536,5 @@ def _advance_lean_kernel(parameters, seed, until, event_budget, draws, arrays):
     state.trainer_wait_ticks = trainer_wait_ticks
     state.events += event_budget - events_left
     state.queue_token_ticks = queue_token_ticks
+    known.count = known_lags
     return status

@@ -353,6 +353,8 @@ FAILURES = _record(
     "lost_busy_ticks",
 )
 
+KNOWN_LAGS = _record("count", real=("drift",))  # lags from 0 on whose spreads under a drift are tabulated
+
 ROLLOUT = _record("tokens", "version", "number")  # in a slot or in the queue of the lean loop
 
 # Record 0 of the groups is the end mark of every list.
@@ -510,7 +512,7 @@ class MemberDraws(NamedTuple):
 
 
 class LeanArrays(NamedTuple):
-    """All that a run of the lean loop changes; `log_weights` is scratch, `initial` the state at time 0."""
+    """All that a run of the lean loop changes; not saved: scratch, and `initial`, the state at time 0."""
 
     state: np.ndarray  # LEAN_STATE[1]
     tree: np.ndarray  # int64[2 * leaves]
@@ -523,6 +525,9 @@ class LeanArrays(NamedTuple):
     timeline_rows: np.ndarray  # LEAN_TIMELINE[t]
     rollout_rows: np.ndarray  # LEAN_ROLLOUT[n]
     log_weights: np.ndarray  # float64[r]
+    lag_spreads: np.ndarray  # float64[LAG_BINS]: drift * sqrt(lag) of the known lags
+    lag_inflations: np.ndarray  # float64[LAG_BINS]: exp of its square
+    known_lags: np.ndarray  # KNOWN_LAGS[1]
     initial: np.ndarray  # LEAN_STATE[1]
 
 

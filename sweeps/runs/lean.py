@@ -34,7 +34,7 @@ class LeanRun(Run):
 
     REPORT = records.LEAN_REPORT
     budget = 2_000_000  # events: about a tenth of a second
-    _SCRATCH = ("log_weights", "initial")
+    _SCRATCH = ("log_weights", "lag_spreads", "lag_inflations", "known_lags", "initial")
     ROLLOUT_COUNT = "next_rollout"
 
     def __init__(self, config: PipelineConfig, *, draw_rollouts: int = 1 << 10, **record: bool) -> None:
@@ -64,6 +64,9 @@ class LeanRun(Run):
             lag_counts=np.zeros(LAG_BINS, np.int64),
             training_lags=np.zeros(LAG_BINS, np.int64),
             log_weights=np.zeros(ring, np.float64),
+            lag_spreads=np.zeros(LAG_BINS, np.float64),
+            lag_inflations=np.zeros(LAG_BINS, np.float64),
+            known_lags=np.zeros(1, records.KNOWN_LAGS),
             initial=records.initial_state(records.LEAN_STATE),
             **self._new_rows(records.LEAN_BATCH, records.LEAN_TIMELINE, records.LEAN_ROLLOUT),
         )

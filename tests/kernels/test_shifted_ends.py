@@ -1,4 +1,4 @@
-"""Ends that are shifted together are those that a pass over the slots moves, at every place a run can stop."""
+"""Ends that are shifted together are those that a pass over the slots moves, wherever a run stops."""
 
 from __future__ import annotations
 
@@ -130,13 +130,14 @@ def test_work_under_newer_versions_is_counted_from_each_stop_on():
     state, shift, slots, members = of(run)
     begin(run)
     busy = np.flatnonzero(slots["phase"] == at.TIMED)
-    before, version = slots["version_work"][busy].copy(), int(state.published)
-    for version in (version + 1, version + 2):
+    before, first = slots["version_work"][busy].copy(), int(state.published)
+    version = first + 2
+    for newer in (first + 1, version):
         state.channel = at.CHANNEL_TRANSFER
         _shift_ends_kernel(run.parameters[0], state, shift, slots, members, run.held.time_tree)
         state.now += run.parameters[0].sync_ticks
-        shift_versions(state, shift, version)
-        state.published, state.channel = version, at.CHANNEL_FREE
+        shift_versions(state, shift, newer)
+        state.published, state.channel = newer, at.CHANNEL_FREE
         state.publications += 1
         state.now += 1_000_000  # a second of decode under this version
     state.channel = at.CHANNEL_TRANSFER
@@ -146,11 +147,11 @@ def test_work_under_newer_versions_is_counted_from_each_stop_on():
     grown = (slots["version_work"][busy] - before)[still]
 
     assert still.sum() > 5
-    newer = version - members["version"][slots["group"][busy][still]]
+    ahead = version - members["version"][slots["group"][busy][still]]
     # A second under one version less, and one under this; before them, what was decoded since the last stop.
     since = slots["done"][busy][still] - 2_000_000
-    assert (grown >= ((newer - 1) + newer) * 1e6).all()
-    assert (grown <= ((newer - 1) + newer) * 1e6 + since * np.maximum(newer - 2, 0)).all()
+    assert (grown >= ((ahead - 1) + ahead) * 1e6).all()
+    assert (grown <= ((ahead - 1) + ahead) * 1e6 + since * np.maximum(ahead - 2, 0)).all()
 
 
 @pytest.mark.parametrize(
