@@ -51,13 +51,16 @@ HEADING = re.compile(r"\s*# --- (.+?) -+$")  # of a part of a long loop
 PARTS = (
     (
         "event tree: next event, keys of events",
-        r"`set_key|`event_key|`rebuild_tree|`_note_keys|: the next (moment|event|end)",
+        r"`set_key|`event_key|`shifted_key|`rebuild_tree|`_note_keys|: the next (moment|event|end)",
     ),
     ("histograms of lags and lengths", r"`_count|`decile_of"),
     ("draws: Philox, lengths, normals", r"kernels/draws/|pipeline/draws|`_draw"),
     ("ESS of batches, with exp", r"pipeline/ess|^libm"),
     ("rules of admission", r"pipeline/(admission|stops)"),
-    ("publications, moved ends", r"pipeline/(publication|moving)|: a publication|: the publication channel"),
+    (
+        "publications, moved ends",
+        r"pipeline/(publication|moving|shifting)|: a publication|: the publication channel",
+    ),
     ("groups: their records and lists", r"pipeline/(groups|holding)"),
     ("start of a rollout: its record", r": settle, second half|: slots may start|`start_rollout|`timed_end"),
     ("end of a rollout", r": (a|the) rollout completes|`end_rollout"),
