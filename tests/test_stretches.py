@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from strategies.general_configs import general_settings, to_config
 
 from lagsweep import PipelineConfig, preset_config
-from lagsweep.kernels.pipeline.records import ASKED, EMPTY, GeneralArrays
+from lagsweep.kernels.pipeline.records import ASKED, EMPTY, NEVER, GeneralArrays
 from lagsweep.kernels.pipeline.stretch import has_stretches
+from lagsweep.kernels.pipeline.ticks import ticks
 from lagsweep.sweeps.runs.general import GeneralRun
 
 EXAMPLE = PipelineConfig(publication="pause", duration_seconds=60.0)
@@ -25,7 +26,8 @@ def assert_same_state(by_stretches: GeneralRun, event_by_event: GeneralRun) -> N
             continue
         left, right = (getattr(run.held, name).copy() for run in (by_stretches, event_by_event))
         if name == "state":
-            left["timeline_rows"] = right["timeline_rows"] = 0
+            for rows in ("timeline_rows", "batch_rows", "discarded_since"):
+                left[rows] = right[rows] = 0
         if name == "slots":  # what an empty one holds of its last rollout means nothing
             for slots in (left, right):
                 for field in ("target", "mark", "done", "rest", "tail", "version_work"):
@@ -46,14 +48,26 @@ def differing(left: np.ndarray, right: np.ndarray) -> list[str]:
 
 
 def check(config: PipelineConfig, stops: list[float]) -> int:
-    """Advance both to the same stops; how many events they had."""
-    by_stretches, event_by_event = GeneralRun(config), GeneralRun(config, timeline=True)
+    """Advance all to the same stops; how many events they had.
+
+    One run by stretches records its batches: it comes back whenever there is no more room for them. One comes
+    back after every few events.
+    """
+    by_stretches, event_by_event = GeneralRun(config), GeneralRun(config, timeline=True, batches=True)
+    with_batches, by_pieces = GeneralRun(config, batches=True), GeneralRun(config)
+    room = {"batch_rows": with_batches.held.batch_rows[:1].copy()}
+    with_batches._hold(**room)  # one row: it is doubled again and again
     for stop in [*stops, None]:
-        by_stretches.advance(until_seconds=stop)
-        event_by_event.advance(until_seconds=stop)
-        assert_same_state(by_stretches, event_by_event)
-    ours, theirs = by_stretches.result().metrics, event_by_event.result().metrics
-    np.testing.assert_equal(ours, theirs)
+        for run in (by_stretches, event_by_event, with_batches):
+            run.advance(until_seconds=stop)
+        while not by_pieces.step(NEVER if stop is None else ticks(stop), budget=40):
+            pass
+        for run in (by_stretches, with_batches, by_pieces):
+            assert_same_state(run, event_by_event)
+    theirs = event_by_event.result().metrics
+    for run in (by_stretches, with_batches, by_pieces):
+        np.testing.assert_equal(run.result().metrics, theirs)
+    assert np.array_equal(with_batches.rows("batches"), event_by_event.rows("batches"))
     return int(by_stretches.held.state["events"][0])
 
 

@@ -85,7 +85,7 @@ from .records import (
     TrainingTables,
 )
 from .rollouts import draw_member, draws_are_plain, end_rollout, start_rollout, timed_end
-from .shifting import _begin_shift_kernel, _end_shift_kernel
+from .shifting import _begin_shift_kernel, come_back
 from .steps import (
     _after_publication_kernel,
     _fetch_ends_kernel,
@@ -177,11 +177,11 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
         if state.settling == 0:
             # --- room for what one event may record ---------------------------------------------------
             if parameters.record_batches == 1 and state.batch_rows == arrays.batch_rows.shape[0]:
-                return GROW_BATCHES
+                return come_back(parameters, state, shift, slots, members, time_tree, GROW_BATCHES)
             if record_timeline and state.timeline_rows == arrays.timeline_rows.shape[0]:
-                return GROW_TIMELINE
+                return come_back(parameters, state, shift, slots, members, time_tree, GROW_TIMELINE)
             if record_rollouts and state.next_row + slot_count > rollout_rows.shape[0]:
-                return GROW_ROLLOUTS
+                return come_back(parameters, state, shift, slots, members, time_tree, GROW_ROLLOUTS)
             event = np.int64(EVENT_START)
             state.freed = -1
             if state.begun == 0:
@@ -216,8 +216,15 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     _begin_standing_kernel(parameters, state, fleet)
                     continue
                 if time > last_time or state.cost >= last_cost:
-                    _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
-                    return REACHED if time > last_time else OUT_OF_BUDGET
+                    return come_back(
+                        parameters,
+                        state,
+                        shift,
+                        slots,
+                        members,
+                        time_tree,
+                        REACHED if time > last_time else OUT_OF_BUDGET,
+                    )
                 state.cost += 1
 
                 # --- what time alone brings about: ends of decode, ends of re-prefill -------------------
@@ -236,7 +243,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                     continue
 
                 if with_failures and failures.strike_time == time:
-                    return FAILS
+                    return come_back(parameters, state, shift, slots, members, time_tree, FAILS)
 
                 measured = time > warmup
                 book_time(parameters, state, slot_ticks, trainer_ticks, time)
@@ -362,7 +369,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 if saving:
                     state.event = event
                     state.settling = 2
-                    return SAVES
+                    return come_back(parameters, state, shift, slots, members, time_tree, SAVES)
             state.event = event
 
         if state.settling != 1:
@@ -421,8 +428,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 arrays.segment_starts,
             )
             if state.ended == 1 and state.settling == 0:
-                _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
-                return REACHED
+                return come_back(parameters, state, shift, slots, members, time_tree, REACHED)
             if state.settling != 1:
                 continue
         now = state.now
@@ -440,12 +446,11 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 needed = next_admission(parameters, state)
                 if state.free + state.requeued < needed:
                     state.needed = needed
-                    _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
-                    return GROW_GROUPS
+                    return come_back(parameters, state, shift, slots, members, time_tree, GROW_GROUPS)
                 if asked.admission == 1 and not sequential:
                     if asked.answer == NO_ANSWER:
                         _ask_admission_kernel(parameters, state, arrays, needed)
-                        return ASKS_ADMISSION
+                        return come_back(parameters, state, shift, slots, members, time_tree, ASKS_ADMISSION)
                     is_open = asked.answer == 1
                     asked.answer = NO_ANSWER
                     if not is_open:
@@ -472,7 +477,7 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
             elif asked.length == 1:
                 if asked.answer == NO_ANSWER:
                     _ask_length_kernel(state, seed, arrays, record, position, number, tokens)
-                    return ASKS_LENGTH
+                    return come_back(parameters, state, shift, slots, members, time_tree, ASKS_LENGTH)
                 tokens = asked.answer
                 asked.answer = NO_ANSWER
             if is_fresh:
@@ -555,5 +560,4 @@ def _advance_general_kernel(parameters, seed, until, budget, tables, draws, arra
                 _note_levels_kernel(fleet, timeline_rows[row], now)
             state.timeline_rows = row + 1
         if state.ended == 1:
-            _end_shift_kernel(parameters, state, shift, slots, members, time_tree)
-            return REACHED
+            return come_back(parameters, state, shift, slots, members, time_tree, REACHED)

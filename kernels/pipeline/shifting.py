@@ -114,8 +114,6 @@ def _begin_shift_kernel(parameters, state, shift, slots, members, has_stretches)
 @jit(counted=False)
 def _end_shift_kernel(parameters, state, shift, slots, members, tree):
     """Let slots and tree int64[2 * leaves] be those of a run that is not shifted, empty slots all alike."""
-    if shift.on == 0:
-        return
     leaves = parameters.leaves
     for slot in range(parameters.slots):
         worker = slots[place(slot)]
@@ -135,6 +133,14 @@ def _end_shift_kernel(parameters, state, shift, slots, members, tree):
     rebuild_tree(tree, leaves)
     shift.on = 0
     shift.ticks = 0
+
+
+@jit(inline=True, counted=False)
+def come_back(parameters, state, shift, slots, members, tree, status):
+    """Return what the loop comes back with; before, the shift ends. Every way out of the loop is this one."""
+    if shift.on == 1:
+        _end_shift_kernel(parameters, state, shift, slots, members, tree)
+    return np.int64(status)
 
 
 @jit(counted=False)
