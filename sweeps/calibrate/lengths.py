@@ -17,6 +17,7 @@ import polars
 
 from ..laws.lengths import LengthLaw
 from .fits import DRAWS, Fit, block_draws, ends, mean_fit
+from .longest import longest_over_mean
 from .phases import column
 
 SIGMAS = np.linspace(0.05, 1.6, 32)
@@ -25,7 +26,6 @@ FEWEST = 10  # steps of a segment
 _JUMP = 0.1  # a drift smaller than a tenth of the mean is none
 _MOST_SEGMENTS = 12
 _TOGETHER = 6  # steps of a block, at most
-_TABLE = 400  # points at which a law is worked out
 
 
 @dataclass(frozen=True)
@@ -106,17 +106,6 @@ def _cut_mean(median: float, sigma: float, maximum: int) -> float:
     place = (math.log(maximum) - math.log(median)) / sigma
     below = median * math.exp(sigma**2 / 2) * ndtr(place - sigma)
     return float(below + maximum * (1 - ndtr(place)))
-
-
-def _longest(median: float, sigma: float, maximum: int, count: float) -> float:
-    """Return the mean of the longest of so many lengths: the sum of ``1 - F(x) ** count``."""
-    from scipy.special import ndtr
-
-    x = np.linspace(0.0, float(maximum), _TABLE + 1)
-    with np.errstate(divide="ignore"):
-        share = ndtr((np.log(x) - math.log(median)) / sigma)
-    above = 1.0 - share**count
-    return float(np.trapezoid(above, x))
 
 
 def fit_lengths(frame: polars.DataFrame, *, group_size: int = 1, seed: int = 0) -> LengthFit | None:
@@ -212,7 +201,7 @@ def _solved(
         if isinstance(count, str):
             expected.append(_share_cut(median, float(sigma), cap))
         else:
-            expected.append(_longest(median, float(sigma), cap, count) / mean)
+            expected.append(longest_over_mean(median, float(sigma), cap, count))
     rising = np.maximum.accumulate(np.array(expected) + 1e-12 * np.arange(len(expected)))
     draws = np.random.default_rng(seed).integers(0, len(seen), size=(DRAWS, len(seen)))
     found = np.interp(seen[draws].mean(axis=1), rising, SIGMAS)
