@@ -27,7 +27,7 @@ from typing import (
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import NO_VALUE, ConfigError, nearest
+from .errors import ConfigError, Words, nearest, shown_value
 
 # What broadcasting, or one number such as a width, may make of small arguments: 1 GiB of float64.
 LARGEST_RESULT = 2**27
@@ -502,8 +502,8 @@ def within_float64(formula: Callable[Given, Made]) -> Callable[Given, Made]:
     >>> try:
     ...     area(1e308, 10)
     ... except ConfigError as error:
-    ...     print(error)
-    width, height: must keep the result below 1.8e308, the end of float64
+    ...     print(error.findings[0].rule, error.findings[0].value, sep="; ")
+    must keep the result below 1.8e308, the end of float64; width=1e+308, height=10
     """
 
     @wraps(formula)
@@ -513,7 +513,11 @@ def within_float64(formula: Callable[Given, Made]) -> Callable[Given, Made]:
                 return formula(*args, **kwargs)
         except (FloatingPointError, OverflowError):
             rule = "must keep the result below 1.8e308, the end of float64"
-            raise ConfigError(", ".join(signature(formula).parameters), rule, NO_VALUE, "") from None
+            given = signature(formula).bind(*args, **kwargs).arguments
+            # An array's repr has lines of its own; a message is one.
+            shown = (f"{name}={' '.join(shown_value(value).split())}" for name, value in given.items())
+            way_out = "Give values nearer to 1, in other units if need be."
+            raise ConfigError(", ".join(given), rule, Words(", ".join(shown)), way_out) from None
 
     return checked
 

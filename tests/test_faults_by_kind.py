@@ -142,7 +142,13 @@ def test_masked_values_are_refused_not_taken_for_numbers(dtype):
 
 
 def test_sums_beyond_float64_are_refused_not_nan():
-    assert "must keep the result below 1.8e308" in refusal(k.pipeline_report, 60.0, 1e308, 10)
+    assert refusal(k.pipeline_report, 60.0, 1e308, 10) == (
+        "rollout_seconds, train_seconds, batches: must keep the result below 1.8e308, the end of float64 "
+        "(got rollout_seconds=60.0, train_seconds=1e+308, batches=10). "
+        "Give values nearer to 1, in other units if need be."
+    )
+    many = np.full(100, 1e308)
+    assert "\n" not in refusal(k.pipeline_report, many, many, 10)
     assert "must keep the result below 1.8e308" in refusal(k.straggler_report, [1e308, 1e308])
     assert "must keep the result below 1.8e308" in refusal(k.transfer_report, 1e9, 1e308)
     assert k.expected_overhead_fraction(1e6, 10.0, 1.0) == INF  # an answer of its own

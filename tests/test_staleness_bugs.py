@@ -101,8 +101,8 @@ def test_a_straggler_that_never_ends_leaves_a_run_that_says_what_is_missing():
     assert result.queued_groups == case["expected"]["buffered_groups"]
     assert result.last_progress_seconds == case["expected"]["last_progress_s"]
     assert explain_stall(config, result) == (
-        "starved, last progress at 2 s: 1 rollouts end after duration_seconds (1000), and batch_groups (4) "
-        "waits for them."
+        "starved, last progress at 2 s: 1 rollout ends after duration_seconds (1000), and batch_groups (4) "
+        "waits for it."
     )
 
 

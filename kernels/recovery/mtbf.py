@@ -59,9 +59,11 @@ def mtbf_estimate(
     Parameters
     ----------
     run_seconds : array_like, optional
-        All time the job ran, over all its runs, above 0.
+        All time the job ran, over all its runs, above 0. Several values are several jobs, each with
+        an estimate.
     failures : array_like, optional
-        Unplanned ends only, at least 0: not the runs that reached their time limit or were stopped.
+        Unplanned ends only, at least 0: not the runs that reached their time limit or were stopped. Beside
+        several run times there must be a count for each.
     failures_per_second : array_like, optional
         A known rate instead, above 0.
     confidence : float
@@ -74,7 +76,8 @@ def mtbf_estimate(
     Raises
     ------
     ConfigError
-        If not exactly one of the two inputs is given, or an argument is out of its range.
+        If not exactly one of the two inputs is given, one count of failures stands beside several run times,
+        or an argument is out of its range.
 
     Examples
     --------
@@ -96,10 +99,14 @@ def mtbf_estimate(
             raise ConfigError(name, "must be given", None, _WAY_OUT)
     from scipy.special import chdtri
 
-    time, count = broadcast(
-        run_seconds=real_numbers("run_seconds", run_seconds, above=0),  # type: ignore[arg-type]
-        failures=whole_numbers("failures", failures, minimum=0),  # type: ignore[arg-type]
-    )
+    time = real_numbers("run_seconds", run_seconds, above=0)  # type: ignore[arg-type]
+    count = whole_numbers("failures", failures, minimum=0)  # type: ignore[arg-type]
+    if count.size == 1 < time.size:
+        # Broadcasting would count the same failures once for every run.
+        rule = f"must be a count for each of the {time.size} run times"
+        way_out = "Give sum(run_seconds) for one estimate over all runs, or the failures of each run."
+        raise ConfigError("failures", rule, failures, way_out)
+    time, count = broadcast(run_seconds=time, failures=count)
     some = count > 0
     tail = (1.0 - level) / 2.0
     endless = np.full(time.shape, np.inf)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels._arguments import instance
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, many
 from .checkpoint import Manifest, load_checkpoint, save_checkpoint
 from .codec import decode
 from .drill_loop import DrillSettings, TrainingLoop, UpdateRecord, weights_digest
@@ -351,9 +351,9 @@ def _effects(
     if facts["stream"] == "other":
         effects.append("every draw after the resume comes from another stream")
     if largest > limit:
-        effects.append(f"{largest} rollouts outstanding where {limit} is the limit")
+        effects.append(f"{many(largest, 'rollout')} outstanding where {limit} is the limit")
     if outcome.dropped > expected.dropped:
-        effects.append(f"{outcome.dropped} rollouts dropped as stale instead of {expected.dropped}")
+        effects.append(f"{many(outcome.dropped, 'rollout')} dropped as stale instead of {expected.dropped}")
     if facts["first_different_update"] is not None:
         effects.append(f"update {facts['first_different_update']} is the first that differs")
     elif differing:

@@ -194,7 +194,9 @@ def latest_checkpoint(
     Returns
     -------
     LatestCheckpoint or None
-        None if no save was ever finished there: a fresh start, with a warning that names what was begun.
+        None if no save was ever finished there: a fresh start, with a warning that names what was begun. A
+        folder that does not exist is a fresh start too, since the first save makes it: a loop that resumes
+        if it can needs no case for its first start. Look at the folder yourself where it must be there.
 
     Raises
     ------

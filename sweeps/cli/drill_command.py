@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...kernels.errors import NO_VALUE, ConfigError
+from ...kernels.errors import NO_VALUE, ConfigError, many
 from ..json_text import json_document
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def _print_losses(config: Any, assumed: tuple[str, ...], losses: tuple[ScopeLoss
     click.echo(
         wrapped(
             f"The trainer fails every {config.trainer_mtbf_seconds:,.6g} s on average and restarts in "
-            f"{config.restart_seconds:g} s; {saved}; {seeds} runs of {config.duration_seconds:,.6g} s "
-            "with each scope, at the same seeds."
+            f"{config.restart_seconds:g} s; {saved}; {many(seeds, 'run')} of {config.duration_seconds:,.6g} "
+            "s with each scope, at the same seeds."
         )
     )
     if assumed:
@@ -193,7 +193,9 @@ def _print_table(drill: RecoveryDrill, seed: int, before: int, after: int) -> No
 
     width = terminal_width()
     click.echo(
-        wrapped(f"Crash after {before} updates, {after} more after the resume, seed {seed}.", width=width)
+        wrapped(
+            f"Crash after {many(before, 'update')}, {after} more after the resume, seed {seed}.", width=width
+        )
     )
     lines = [["uninterrupted", "", f"{drill.uninterrupted.mean_reward:.2f}", ""]]
     for report in (drill.right, *drill.broken):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ...kernels.errors import many
 from ..json_text import json_document
 from .shared import program
 
@@ -22,7 +23,7 @@ def print_parts(store: Path, *, as_json: bool, only: str = "") -> int:
     else:
         for state in states:
             units = "" if state["units"] is None else f", {state['units_done']:,} of {state['units']:,} units"
-            failed = f", {state['failed']:,} runs failed" if state["failed"] else ""
+            failed = f", {many(state['failed'], 'run')} failed" if state["failed"] else ""
             click.echo(f"part {state['part']}: {state['state']}{units}{failed}")
     click.echo(f"when all parts are finished: {way_out}", err=True)
     return 1 if any(state["failed"] for state in states) else 0

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from ...kernels.errors import many
 from ..json_text import document_pieces
 from ..results.cells import not_recorded, not_recorded_note
 from ..results.drift_words import drift_facts
@@ -112,7 +113,8 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
         if content:
             click.echo(f"content {content}: that of all stores of these runs", err=True)
     if not dataset.attrs["complete"]:
-        click.echo(f"incomplete: {counts['not_run']:,} runs are missing; the run's command goes on", err=True)
+        missing, are = many(counts["not_run"], "run"), "is" if counts["not_run"] == 1 else "are"
+        click.echo(f"incomplete: {missing} {are} missing; the run's command goes on", err=True)
     for line in remarks(dataset):
         click.echo(line, err=True)
     failed_baseline = (
@@ -120,7 +122,7 @@ def print_result(dataset: Any, folder: Path, *, as_json: bool, content: str = ""
     )
     if counts["failed"] or failed_baseline:
         of_baseline = f", and {failed_baseline:,} of the sequential baseline" if failed_baseline else ""
-        click.echo(f"failed: {counts['failed']:,} runs{of_baseline}", err=True)
+        click.echo(f"failed: {many(counts['failed'], 'run')}{of_baseline}", err=True)
         for line in failure_lines(dataset):
             click.echo(line, err=True)
         return 1

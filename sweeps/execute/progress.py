@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, many
 
 PLAIN_SECONDS = 10.0  # between plain lines
 FIRST_PLAIN_SECONDS = 2.0
@@ -108,7 +108,7 @@ class Plain(Counting):
         super().begin(total, done)
         self._next = self.began + FIRST_PLAIN_SECONDS
         before = f", {done:,} done before" if done else ""
-        self.note(f"{total:,} runs{before}")
+        self.note(f"{many(total, 'run')}{before}")
 
     def show(self) -> None:
         """Write a line if it is time."""

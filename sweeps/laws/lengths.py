@@ -180,7 +180,9 @@ class LengthLaw(FrozenLaw):
     def geometric(cls, mean: float, maximum: int) -> LengthLaw:
         """Geometric law on 1, 2, … with the given mean before the cut, clipped to at most maximum tokens.
 
-        After each token the response ends with probability p = 1 / mean: ``F(k) = 1 - (1 - p)**k``.
+        After each token the response ends with probability p = 1 / mean: ``F(k) = 1 - (1 - p)**k``. As for
+        the other laws that are clipped, the mean may lie beyond the maximum: all that is longer then has the
+        maximum, ``cut_at_maximum`` says so, and so does a note under results.
         """
         mean = one_real("mean", mean, minimum=1)
         _, high = token_range(1, maximum)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.errors import many
 from ..recommend.parts import worst_scenarios
 from ..recommend.text import bound_sentence, question
 from ..results.cells import GOODPUT, cell_coordinates, not_recorded, not_recorded_note
@@ -64,12 +65,11 @@ def _warnings(content: Content) -> list[str]:
     """Say where runs are missing or failed."""
     status, warnings = content.status, []
     if status["not run"] or not content.ds.attrs.get("complete", True):
-        missing_runs = (
-            f"{status['not run']:,} runs are missing" if status["not run"] else "the run was not finished"
-        )
+        missing, are = many(status["not run"], "run"), "is" if status["not run"] == 1 else "are"
+        missing_runs = f"{missing} {are} missing" if status["not run"] else "the run was not finished"
         warnings.append(f"This sweep is incomplete: {missing_runs}. All figures are of what is done.")
     if status["failed"]:
-        warnings.append(f"{status['failed']:,} runs failed; see below.")
+        warnings.append(f"{many(status['failed'], 'run')} failed; see below.")
     if len(content.spec.seeds) == 1:
         warnings.append("One seed: there are no intervals, and nothing can be told apart.")
     return warnings

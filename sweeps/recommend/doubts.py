@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.errors import many
 from ...kernels.pipeline.metrics import METRIC_BY_NAME
 from ..results.cells import alone, cell_values
 from ..results.commands import Commands
@@ -82,11 +83,11 @@ def _unfinished(ds: xarray.Dataset, more: Commands) -> list[Doubt]:
         found.append(Doubt(text, more.resume() if more.store else None))
     if failed:
         every = failed == int((status != EXCLUDED).sum())
-        text = (
-            f"All {failed:,} runs failed."
-            if every
-            else f"{failed:,} runs failed; their cells stand on fewer seeds."
-        )
+        if every:
+            text = "The only run failed." if failed == 1 else f"All {failed:,} runs failed."
+        else:
+            cells = "its cell stands" if failed == 1 else "their cells stand"
+            text = f"{many(failed, 'run')} failed; {cells} on fewer seeds."
         found.append(Doubt(text, more.run("--retry-failed") if more.store else None))
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...kernels._arguments import instance, real_numbers
-from ...kernels.errors import ConfigError
+from ...kernels.errors import ConfigError, many
 from ...kernels.pipeline.ticks import ticks
 from ..config.config import PipelineConfig
 from ..laws.lengths import LengthLaw
@@ -168,7 +168,9 @@ def _closed_admission(config: PipelineConfig, last: Row, batch: str) -> str:
 def _waits(config: PipelineConfig, result: PipelineResult, last: Row, batch: str) -> str:
     if last["in_flight"] > 0 and last["time"] * 2 < config.duration_seconds:
         horizon = f"duration_seconds ({config.duration_seconds:g})"
-        return f"{last['in_flight']} rollouts end after {horizon}, and {batch} waits for them"
+        left = last["in_flight"]
+        ends, them = ("ends", "it") if left == 1 else ("end", "them")
+        return f"{many(left, 'rollout')} {ends} after {horizon}, and {batch} waits for {them}"
     dropped = result.metrics.get("discarded_tokens", 0) + result.metrics.get("wasted_tokens", 0)
     if dropped > 0:
         lag = f"max_policy_lag ({config.max_policy_lag})"

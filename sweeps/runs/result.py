@@ -83,6 +83,20 @@ class PipelineResult(MetricAttributes):
     length_deciles : dict of ndarray of int64, shape (10,)
         Levels 2 and 3: rollouts ``trained``, ``dropped`` (of ready groups) and ``cancelled`` by decile of
         the length law.
+
+    Notes
+    -----
+    Two results are equal if their configurations (the seed included), all metrics and the trained rollouts by
+    lag are. Which tables were recorded makes no difference.
+
+    Examples
+    --------
+    >>> from lagsweep.sweeps.runs.simulate import simulate_pipeline
+    >>> config = PipelineConfig(duration_seconds=30)
+    >>> simulate_pipeline(config) == simulate_pipeline(config)
+    True
+    >>> simulate_pipeline(config) == simulate_pipeline(config.replace(seed=1))
+    False
     """
 
     # Begins this very run anew, with rules of the user's own too; not kept when a result is pickled.
@@ -111,6 +125,19 @@ class PipelineResult(MetricAttributes):
             if name in metrics:
                 return metrics[name]
             raise AttributeError(f"a result has no {name!r}; its metrics are {', '.join(metrics)}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PipelineResult):
+            return NotImplemented
+        return (
+            self.config == other.config
+            and self.metrics.keys() == other.metrics.keys()
+            and all(_same(value, other.metrics[name]) for name, value in self.metrics.items())
+            and np.array_equal(self.lag_counts, other.lag_counts)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.config.seed, tuple(self.lag_counts.tolist())))
 
     def __repr__(self) -> str:
         shown = ("updates", "trained_tokens_per_second", "mean_lag", "mean_expected_normalized_ess")
@@ -185,6 +212,11 @@ class PipelineResult(MetricAttributes):
             If the run did not record them.
         """
         return self._frame("rollouts")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare two values of a metric; a mean of nothing (NaN) equals another."""
+    return bool(one == other or (one != one and other != other))
 
 
 CUSTOM_RULE = "custom rule"  # the cause of slots that a user's own admission rule keeps idle

@@ -66,10 +66,14 @@ def test_the_interval_holds_the_means_that_the_count_does_not_contradict(time, f
 
 
 def test_without_failures_only_the_lower_end_is_known():
-    estimate = mtbf_estimate(run_seconds=[100.0, 200.0], failures=0)
+    estimate = mtbf_estimate(run_seconds=[100.0, 200.0], failures=[0, 0])
 
     assert estimate.mtbf_seconds.tolist() == estimate.upper_seconds.tolist() == [np.inf, np.inf]
     assert estimate.lower_seconds == pytest.approx(np.array([100.0, 200.0]) / -np.log(0.025))
+
+
+def test_one_job_may_be_asked_about_several_counts_of_failures():
+    assert mtbf_estimate(run_seconds=100.0, failures=[1, 2]).mtbf_seconds.tolist() == [100.0, 50.0]
 
 
 levels = st.integers(1, 3).flatmap(
@@ -143,6 +147,16 @@ def test_levels_lie_on_the_last_axis():
         (
             lambda: mtbf_estimate(run_seconds=100.0, failures=-1),
             "failures: must be at least 0 (got -1). Give a whole number in that range.",
+        ),
+        (
+            lambda: mtbf_estimate(run_seconds=[100.0] * 4, failures=1),
+            "failures: must be a count for each of the 4 run times (got 1). "
+            "Give sum(run_seconds) for one estimate over all runs, or the failures of each run.",
+        ),
+        (
+            lambda: mtbf_estimate(run_seconds=[100.0] * 2, failures=[1]),
+            "failures: must be a count for each of the 2 run times (got [1]). "
+            "Give sum(run_seconds) for one estimate over all runs, or the failures of each run.",
         ),
         (
             lambda: multilevel_checkpoints(5.0, 100.0),

@@ -85,9 +85,7 @@ def test_flags_take_the_place_of_what_a_preset_has():
     text = " ".join(answer.out.decode().split())
 
     assert answer.code == 0, answer.err
-    assert (
-        "restarts in 30 s; a checkpoint of 4 s every 10 updates; 1 runs of 20,000 s with each scope" in text
-    )
+    assert "restarts in 30 s; a checkpoint of 4 s every 10 updates; 1 run of 20,000 s with each scope" in text
     alone = run(["drill", "--restart-seconds", "0"])
     assert alone.code == 2
     assert b"--restart-seconds: needs a run" in alone.err

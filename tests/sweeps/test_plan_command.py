@@ -33,6 +33,7 @@ def test_it_prints_the_best_with_its_range_and_what_to_measure(capsys):
     code, out, err = run(capsys, *FLAGS, *LAW, "--price", "3")
 
     assert (code, err) == (0, "")
+    assert out.startswith("Qwen3-8B on 8 x H100-SXM: ")  # the card that the alias H100 names
     for words in ("Best: ", " s per update", "at 3 an hour", "Measure this first: ", "feasible, of which"):
         assert words in out
 

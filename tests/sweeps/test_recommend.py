@@ -290,7 +290,7 @@ def test_missing_and_failed_runs_are_doubts():
 
     assert doubts(best)[:2] == [
         "3 of 32 runs are not done yet.",
-        "1 runs failed; their cells stand on fewer seeds.",
+        "1 run failed; its cell stands on fewer seeds.",
     ]
     assert best.doubts[0].command == "lagsweep run results/x/spec.toml --store results/x"
     assert best.doubts[1].command == "lagsweep run results/x/spec.toml --store results/x --retry-failed"
