@@ -90,3 +90,22 @@ def test_presets(preset):
         duration_seconds=300.0,
     )
     assert check(config, [100.0, 101.5]) > 100
+
+
+@pytest.mark.parametrize("overhead", [0.5, 20.0, 70.0])
+@pytest.mark.parametrize("publication", ["pause", "abort"])
+def test_near_the_end_of_a_run(publication, overhead):
+    # Rollouts past their decode whose end lies beyond the run's, and ends that a transfer moves beyond it.
+    config = PipelineConfig(
+        publication=publication,
+        rollout_workers=30,
+        rollout_overhead_seconds=overhead,
+        sync_seconds=6.0,
+        decode_tokens_per_second=200.0,
+        batch_tokens=1_500,
+        train_tokens_per_second=900.0,
+        max_policy_lag=3,
+        cancel_in_flight=True,
+        duration_seconds=150.0,
+    )
+    assert check(config, [100.0, *(140.0 + 0.37 * step for step in range(27))]) > 30

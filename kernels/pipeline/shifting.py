@@ -122,7 +122,8 @@ def _end_shift_kernel(parameters, state, shift, slots, members, tree):
             unshift_slot(state, shift, worker, members[place(_member_of(parameters, worker))])
             tree[leaf] = event_key(parameters, worker.target + worker.tail, slot)
         elif tree[leaf] != NEVER:
-            tree[leaf] += shift.ticks << (parameters.slot_bits + 1)
+            time = (tree[leaf] >> (parameters.slot_bits + 1)) + shift.ticks
+            tree[leaf] = event_key(parameters, time, slot)  # none if it has been moved beyond the horizon
         if worker.phase == EMPTY:
             worker.target = 0
             worker.mark = 0
@@ -141,6 +142,17 @@ def come_back(parameters, state, shift, slots, members, tree, status):
     if shift.on == 1:
         _end_shift_kernel(parameters, state, shift, slots, members, tree)
     return np.int64(status)
+
+
+@jit(inline=True, counted=False)
+def _end_decode(parameters, state, shift, worker, members, stop):
+    """Let a rollout whose decode has ended by a stop, in ticks less the shift, hold what it has decoded."""
+    if worker.phase == TIMED and worker.target <= stop:
+        rollout = members[place(_member_of(parameters, worker))]
+        _unshift(state, shift, worker, rollout, rollout.publications != state.publications)
+        book_stretch(state, worker, worker.target)
+        rollout.end_version = state.published
+        worker.phase = TAIL
 
 
 @jit(counted=False)
@@ -162,12 +174,7 @@ def _shift_ends_kernel(parameters, state, shift, slots, members, tree):
                 node <<= 1
                 continue
             worker = slots[place(node - leaves)]
-            if worker.phase == TIMED and worker.target <= stop:
-                rollout = members[place(_member_of(parameters, worker))]
-                _unshift(state, shift, worker, rollout, rollout.publications != state.publications)
-                book_stretch(state, worker, worker.target)
-                rollout.end_version = state.published
-                worker.phase = TAIL
+            _end_decode(parameters, state, shift, worker, members, stop)
             if worker.phase == TAIL:
                 tree[place(node)] -= by
         while node > 1 and node & 1 == 1:
@@ -176,6 +183,10 @@ def _shift_ends_kernel(parameters, state, shift, slots, members, tree):
         if node == 1:
             break
         node += 1
+    if state.now + parameters.overhead_ticks > parameters.horizon:
+        # So near the end, a rollout may be past its decode whose end lies beyond the horizon: it has no key.
+        for slot in range(parameters.slots):
+            _end_decode(parameters, state, shift, slots[place(slot)], members, stop)
     shift.stop = stop
     shift.ticks += parameters.sync_ticks
     # What a pass over the slots would count: where a run comes back does not depend on how it was stopped.

@@ -80,9 +80,10 @@ runs = st.tuples(
             "rollout_workers": st.sampled_from([1, 2, 12, 16]),
             "rollout_overhead_seconds": st.sampled_from([0.0, 0.001, 2.0, 30.0]),
             "sync_seconds": st.sampled_from([0.0, 0.5, 3.0, 40.0]),
+            "decode_tokens_per_second": st.sampled_from([50.0, 5_000.0]),
         }
     ),
-    st.floats(0.0, 150.0),
+    st.floats(0.0, 199.0),
 )
 
 
@@ -102,6 +103,7 @@ def test_a_shift_that_ends_at_once_changes_nothing(drawn):
 @settings(max_examples=60)
 @given(runs)
 @example(({"rollout_overhead_seconds": 30.0}, 60.0))  # many are past their decode
+@example(({"rollout_overhead_seconds": 30.0, "decode_tokens_per_second": 5_000.0}, 185.0))  # ends beyond it
 def test_a_transfer_moves_the_same_ends_either_way(drawn):
     by_pass, by_shift = stopped(*drawn), stopped(*drawn)
     if by_pass.state.channel == at.CHANNEL_TRANSFER:  # one at a time
