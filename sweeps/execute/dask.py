@@ -233,13 +233,13 @@ def windowed(
                         under_way[submitted[0]] = submitted[1:]
                 if not (more or under_way):
                     return
+                if cancel.is_set():
+                    raise Cancelled("the sweep was asked to stop")
                 if under_way:
                     with contextlib.suppress(TimeoutError):
                         wait(list(under_way), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
                 else:
                     cancel.wait(_ANSWER_POLL_SECONDS)
-            if cancel.is_set():
-                raise Cancelled("the sweep was asked to stop")
             for future in [future for future in under_way if future.done()]:
                 item = under_way.pop(future)
                 with _told_of_loss(client):

@@ -163,7 +163,8 @@ def run_units(
     unit_done : callable
     progress : Progress
     cancel : threading.Event
-        When set, what is under way stops within half a second and does not count.
+        When set, what is under way stops within half a second and does not count. Set after the last block
+        it changes nothing.
     run_seconds : float
         A first guess of one run's seconds.
     run : callable
@@ -172,7 +173,7 @@ def run_units(
     Raises
     ------
     Cancelled
-        If `cancel` was set.
+        If `cancel` was set before the last block had begun, or while one was under way.
     """
     feed = _Feed(works, runs, max(1, threads), run_seconds)
     if threads == 0:
@@ -199,11 +200,11 @@ def _run_blocks(
 ) -> None:
     kept = Kept()
     while True:
+        block = feed.next()
+        if block is None:  # also where the wish to stop came after the last block: nothing is left to stop
+            return
         if cancel.is_set():
             raise Cancelled("the sweep was asked to stop")
-        block = feed.next()
-        if block is None:
-            return
         told = 0
 
         def tell(runs: int) -> None:

@@ -85,7 +85,7 @@ def run_into_store(
     StoreError
         If the store cannot be made, resumed, extended or written, is in use, or is moved meanwhile.
     Cancelled
-        If `cancel` was set; what was finished is kept.
+        If `cancel` was set before everything was done; what was finished is kept.
     """
     from ..execute.threads import thread_count
 

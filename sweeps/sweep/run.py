@@ -142,7 +142,7 @@ def run_spec(
     ConfigError, StoreError
         As :func:`run_sweep`.
     Cancelled
-        If `cancel` was set.
+        If `cancel` was set before everything was done.
     """
     instance("spec", spec, SweepSpec, "Make one by load_spec.")
     observer = checked_progress(progress)

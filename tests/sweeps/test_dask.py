@@ -136,6 +136,23 @@ def test_a_run_on_a_cluster_can_be_stopped(tmp_path, client):
     assert 0 < len(SweepStore(tmp_path / "sweep").journal.records) < 200
 
 
+def test_a_stop_after_the_last_unit_finds_nothing_left_to_stop(tmp_path, client):
+    cancel, units = threading.Event(), []
+
+    class StopAtTheLast(Progress):
+        def block(self, unit, runs, seconds):
+            units.append(unit)
+            if len(units) == 10 + 2:
+                cancel.set()
+
+    run_into_store(
+        spec(), tmp_path / "sweep", unit_runs=12, executor=client, progress=StopAtTheLast(), cancel=cancel
+    )
+
+    assert cancel.is_set()
+    assert SweepStore(tmp_path / "sweep").complete
+
+
 def test_only_a_window_of_units_is_in_dasks_hands(tmp_path, client, monkeypatch):
     most, real = [0], client.submit
     running = set()

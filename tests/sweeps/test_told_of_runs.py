@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
+import threading
 
 import pytest
 from oracle.every_command import run
 
+from lagsweep.sweeps.cli import signals as signals_module
 from lagsweep.sweeps.execute import progress as progress_module
 from lagsweep.sweeps.execute.progress import Plain, Progress, UntilItFails
+from lagsweep.sweeps.store.store import SweepStore
 
 SMALL = [
     *("--axis", "max_lag=0,1,3", "--duration-seconds", "60", "--rollout-workers", "3"),
@@ -46,17 +50,36 @@ def test_a_dry_run_refuses_threads_that_a_run_refuses():
 
 
 class _StopAt(Plain):
-    """Send this process a Ctrl-C when so many runs are done."""
+    """Send this process a Ctrl-C when so many runs are done; no thread goes on before it has arrived."""
 
-    def __init__(self, after):
+    def __init__(self, after, asked):
         super().__init__()
-        self.after, self.seen = after, 0
+        self.after, self.asked, self.seen = after, asked, 0
+        self.holding = threading.Lock()
 
     def advance(self, runs):
         super().advance(runs)
-        before, self.seen = self.seen, self.seen + runs
-        if before < self.after <= self.seen:
-            os.kill(os.getpid(), signal.SIGINT)
+        with self.holding:
+            before, self.seen = self.seen, self.seen + runs
+            if before < self.after <= self.seen:
+                os.kill(os.getpid(), signal.SIGINT)
+                assert self.asked[-1].event.wait(60)  # the main thread may get to it late
+
+
+def _stopped_after(after, call, monkeypatch):
+    """Run a command and stop it after so many runs."""
+    asked, stop_at_safe_point = [], signals_module.stop_at_safe_point
+
+    @contextlib.contextmanager
+    def kept_in_sight():
+        with stop_at_safe_point() as stop:
+            asked.append(stop)
+            yield stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signals_module, "stop_at_safe_point", kept_in_sight)
+        patch.setattr(progress_module, "progress_for_terminal", lambda **_: _StopAt(after, asked))
+        return run(call)
 
 
 @pytest.mark.parametrize("more", [[], ["--until", "trained_tokens_per_second within 0.01%"]])
@@ -65,15 +88,25 @@ def test_a_stopped_run_says_how_many_runs_are_kept(tmp_path, monkeypatch, execut
     call = ["run", *SMALL, *more, "--executor", executor]
     for after in (1, 100, 230):
         store = ["--store", str(tmp_path / f"at-{after}")]
-        with monkeypatch.context() as patch:
-            patch.setattr(progress_module, "progress_for_terminal", lambda after=after, **_: _StopAt(after))
-            stopped = run([*call, *store])
+        stopped = _stopped_after(after, [*call, *store], monkeypatch)
         assert stopped.code == 130
         kept = int(re.search(r"(\d+) of 300 runs done", stopped.err.decode())[1])
         again = run([*call, *store])
         before = re.search(r"300 runs(?:, (\d+) done before)?\n", again.err.decode())
         assert again.code == 0
         assert int(before[1] or 0) == kept < 300
+
+
+@pytest.mark.parametrize("more", [[], ["--until", "trained_tokens_per_second within 0.01%"]])
+@pytest.mark.parametrize("executor", ["threads", "serial"])
+def test_a_stop_after_the_last_run_finds_nothing_left_to_stop(tmp_path, monkeypatch, executor, more):
+    call = ["run", *SMALL, *more, "--executor", executor, "--store", str(tmp_path / "s")]
+
+    late = _stopped_after(300, call, monkeypatch)
+
+    assert late.code == 0
+    assert b"300 of 300 runs done" in late.err
+    assert SweepStore(tmp_path / "s").complete
 
 
 def test_what_is_kept_is_passed_on_and_counted(capsys):
